@@ -1,0 +1,3 @@
+//! The wire specification.
+
+pub mod codec;
