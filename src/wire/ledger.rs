@@ -76,7 +76,8 @@ pub struct Header {
     pub round: Round,
     /// Digest of the header before; for genesis, the run's id.
     pub parent: Digest,
-    /// Voters of this round, as positions among the parent's members.
+    /// Voters of this round, as positions among the parent's members. Empty: none of them is
+    /// alive any more, and the members of this header succeed them.
     pub voters: Bitmap,
     /// Members in ring order.
     pub members: Bounded<Member, { limits::MAX_MEMBERS }>,
@@ -164,10 +165,19 @@ impl Header {
         self.members.iter().position(|member| member.node == node)
     }
 
-    /// The voters of the round after this one that `voters` names.
-    pub fn voters_of_next(&self, voters: Bitmap) -> Vec<NodeId> {
-        voters.iter().filter_map(|i| self.members.get(i)).map(|member| member.node).collect()
+    /// Whose signatures commit this header: its voters among the parent's members, or, when none
+    /// of those is alive, its own members.
+    pub fn electorate(&self, parent: &Self) -> Vec<NodeId> {
+        electorate(self.voters, &parent.members, &self.members)
     }
+}
+
+/// See [`Header::electorate`].
+pub(crate) fn electorate(voters: Bitmap, parent: &[Member], members: &[Member]) -> Vec<NodeId> {
+    if voters.is_empty() {
+        return members.iter().map(|member| member.node).collect();
+    }
+    voters.iter().filter_map(|i| parent.get(i)).map(|member| member.node).collect()
 }
 
 /// What a voter signs: run, round, attempt and header.
@@ -247,7 +257,7 @@ impl Certificate {
             return Err(CertificateError::NotNext { round, parent: parent.round });
         }
         self.continuous(parent)?;
-        let voters = parent.voters_of_next(header.voters);
+        let voters = header.electorate(parent);
         let bytes = vote_bytes(run, round, self.attempt, header.digest());
         let signed: BTreeSet<NodeId> = self
             .votes

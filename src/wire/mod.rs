@@ -27,6 +27,7 @@ pub use envelope::{Envelope, EnvelopeError};
 pub use frame::{
     BulkHello, Frame, FrameError, FrameHeader, HopProof, JobId, JobKind, JobPhase, Pass,
 };
+pub(crate) use ledger::electorate;
 pub use ledger::{
     Certificate, CertificateError, Guest, Header, Member, MemberSet, Vote, member_set_digest,
     vote_bytes,

@@ -1,0 +1,10 @@
+//! The protocol's machines: they decide, and never act.
+//!
+//! Time and messages come in as arguments, effects go out as data; the simulator, the tests and the
+//! real node drive the same code. [`node`] composes presence, agreement and commit; the ring runs
+//! the exchange of one plan.
+
+pub mod deadlines;
+pub mod node;
+pub mod order;
+pub mod roster;

@@ -1,0 +1,384 @@
+//! Accepting a plan, running its ring, and giving an attempt up.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    Effect, Node, Notice, Promise, Timer,
+    ballot::{Accepted, Stage},
+    bounded_text,
+    coordinate::omega,
+};
+use crate::{
+    base::{Attempt, Digest, NodeId, Round, Time, limits::MAX_ATTEMPTS},
+    wire::{Finished, Message, Plan, Refusal, SignedHeader, electorate},
+};
+
+impl Node {
+    pub(super) fn on_propose(&mut self, now: Time, author: NodeId, plan: Plan) {
+        let digest = plan.digest();
+        if self.ballot.accepted_plan(digest).is_some() {
+            return;
+        }
+        let concerned = plan.position(self.me).is_some() || self.votes_on(&plan);
+        if let Err(reason) = self.acceptable(author, &plan) {
+            if concerned && author != self.me {
+                self.refuse(&plan, digest, reason);
+            }
+            return;
+        }
+        if concerned {
+            self.accept(now, author, plan, digest);
+        }
+    }
+
+    fn votes_on(&self, plan: &Plan) -> bool {
+        electorate(plan.voters, &self.head.members, &plan.members).contains(&self.me)
+    }
+
+    /// Whether this node may take part in a plan, or why not.
+    fn acceptable(&self, author: NodeId, plan: &Plan) -> Result<(), Refusal> {
+        if plan.parent != self.head_digest {
+            let (round, digest) = (self.head.round, self.head_digest);
+            return Err(Refusal::OtherHead { round, digest });
+        }
+        if self.leaving {
+            return Err(Refusal::Leaving);
+        }
+        if let Some(promised) = self.ballot.promised
+            && plan.attempt < promised
+        {
+            return Err(Refusal::Promised(promised));
+        }
+        if let Some(accepted) = &self.ballot.accepted {
+            let current = accepted.plan.attempt;
+            let free = self.ballot.failed || accepted.stage == Stage::Promised;
+            if plan.attempt <= current || !free {
+                return Err(Refusal::Busy { attempt: current, progress: 0 });
+            }
+        }
+        let invalid = |what: &str| Refusal::Invalid(bounded_text(what));
+        if !self.candidates(plan.attempt).contains(&author) {
+            return Err(invalid("its author is not among the first three in the order"));
+        }
+        self.valid(plan).map_err(invalid)?;
+        match self.head_root {
+            Some(root) if root != plan.root_before => Err(Refusal::RootDiffers(root)),
+            Some(_) => Ok(()),
+            None => Err(invalid("the root of the round before is still being computed")),
+        }
+    }
+
+    /// Checks everything in a plan that follows from what is agreed.
+    fn valid(&self, plan: &Plan) -> Result<(), &'static str> {
+        let compression = &self.config.manifest.compression;
+        let agreed = plan.run == self.config.run
+            && plan.attempt < MAX_ATTEMPTS
+            && plan.rank == compression.rank
+            && plan.bits == compression.bits
+            && plan.gather_bits == compression.gather_bits
+            && plan.local_steps == self.h()
+            && plan.cursor == self.head.cursor_after();
+        if !agreed {
+            return Err("it does not continue what is agreed");
+        }
+        let names: BTreeSet<NodeId> = plan.members.iter().map(|member| member.node).collect();
+        if names.is_empty() || names.len() != plan.members.len() {
+            return Err("its members are empty or repeat");
+        }
+        let largest = plan.members.iter().map(|member| member.weight).max().unwrap_or(0);
+        let fair = plan.members.iter().all(|member| {
+            member.weight == self.capped(member.weight)
+                && member.omega == omega(member.weight, largest)
+                && member.lease == self.lease_length(member.weight)
+        });
+        if !fair {
+            return Err("its weights, omegas or leases break the rules");
+        }
+        let own = plan.members.iter().find(|member| member.node == self.me);
+        if own.is_some_and(|own| self.frozen.is_none_or(|f| self.capped(f.weight) != own.weight)) {
+            return Err("it gives this node another weight than it has said");
+        }
+        let known: BTreeSet<usize> = self.voter_bits().iter().collect();
+        let named: BTreeSet<usize> = plan.voters.iter().collect();
+        if named.iter().any(|&i| i >= self.head.members.len()) || !known.is_subset(&named) {
+            return Err("it leaves out voters that are alive");
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, plan: &Plan, digest: Digest, reason: Refusal) {
+        let (round, attempt) = (plan.round, plan.attempt);
+        let told = reason.to_string();
+        self.notify(Notice::AttemptFailed { round, attempt, reason: format!("refused: {told}") });
+        self.gossip(Message::Refused { round, attempt, plan: digest, reason });
+    }
+
+    fn accept(&mut self, now: Time, author: NodeId, plan: Plan, digest: Digest) {
+        let (round, attempt) = (plan.round, plan.attempt);
+        if let Some(old) = self.ballot.accepted.take() {
+            let (round, attempt) = (old.plan.round, old.plan.attempt);
+            self.effects.push_back(Effect::AbortRing { round, attempt });
+        }
+        self.effects.push_back(Effect::Persist(Promise::Attempt { round, attempt }));
+        self.ballot.promised = Some(attempt);
+        self.ballot.attempt = attempt;
+        self.ballot.failed = false;
+        let plan = Arc::new(plan);
+        let member = plan.position(self.me).is_some();
+        let rings = member && !self.skips_ring(&plan);
+        let stage = match (member, rings) {
+            (true, true) => Stage::Linking,
+            (true, false) => Stage::Accepted,
+            (false, _) => Stage::Promised,
+        };
+        self.ballot.accepted = Some(Accepted { plan: Arc::clone(&plan), digest, author, stage });
+        self.timers.clear(Timer::Repeat);
+        self.timers.set(Timer::Attempt, now + self.config.deadlines.accept);
+        if rings {
+            self.effects.push_back(Effect::PrepareRing(plan));
+        } else {
+            self.send_accept();
+        }
+    }
+
+    /// Stream and ring of the accepted plan are ready.
+    pub fn handle_ring_ready(&mut self, now: Time, round: Round, attempt: Attempt) {
+        if let Some(accepted) = self.current(round, attempt)
+            && accepted.stage == Stage::Linking
+        {
+            accepted.stage = Stage::Accepted;
+            let digest = accepted.digest;
+            self.send_accept();
+            if self.ballot.started.contains(&digest) {
+                self.begin();
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The ring of an attempt has failed: its stream could not be opened, it broke or stalled, or a
+    /// frame was wrong.
+    pub fn handle_ring_failed(
+        &mut self,
+        now: Time,
+        (round, attempt): (Round, Attempt),
+        blame: Option<NodeId>,
+        reason: String,
+    ) {
+        let me = self.me;
+        let Some(accepted) = self.current(round, attempt) else { return };
+        let linking = accepted.stage == Stage::Linking;
+        let digest = accepted.digest;
+        let successor = successor(&accepted.plan, me);
+        let refusal = match (linking, successor) {
+            (true, Some(successor)) => {
+                self.ballot.refused_links.insert((me, successor));
+                Refusal::NoLink(successor)
+            }
+            _ => Refusal::RingFailed(blame),
+        };
+        self.gossip(Message::Refused { round, attempt, plan: digest, reason: refusal });
+        self.give_up(now, blame, reason);
+        self.settle(now);
+    }
+
+    fn current(&mut self, round: Round, attempt: Attempt) -> Option<&mut Accepted> {
+        let accepted = self.ballot.accepted.as_mut()?;
+        let fits = accepted.plan.round == round && accepted.plan.attempt == attempt;
+        (fits && !self.ballot.failed && self.folding.is_none()).then_some(accepted)
+    }
+
+    fn send_accept(&mut self) {
+        let Some(accepted) = &self.ballot.accepted else { return };
+        let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
+        let mut to = self.candidates(attempt);
+        to.push(accepted.author);
+        let message = Message::Accept {
+            round,
+            attempt,
+            plan: accepted.digest,
+            signed: self.ballot.signed.clone().map(Box::new),
+            finished: Finished::default(),
+        };
+        self.send_all(to, &message);
+    }
+
+    pub(super) fn on_accept(
+        &mut self,
+        now: Time,
+        author: NodeId,
+        plan: Digest,
+        signed: Option<SignedHeader>,
+    ) {
+        let Some(accepted) = self.ballot.accepted_plan(plan) else { return };
+        let voter = electorate(accepted.plan.voters, &self.head.members, &accepted.plan.members)
+            .contains(&author);
+        if accepted.author != self.me || !(voter || accepted.plan.position(author).is_some()) {
+            return;
+        }
+        let signed = signed.filter(|s| s.header.parent == self.head_digest);
+        self.ballot.accepts.entry(plan).or_default().insert(author, signed);
+        self.try_start(now, plan);
+    }
+
+    /// As the plan's author: start it when all members have accepted and more than half of the
+    /// voters have promised.
+    fn try_start(&mut self, now: Time, digest: Digest) {
+        let Some(accepted) = self.ballot.accepted_plan(digest) else { return };
+        if self.ballot.started.contains(&digest) {
+            return;
+        }
+        let plan = Arc::clone(&accepted.plan);
+        let Some(accepts) = self.ballot.accepts.get(&digest) else { return };
+        let voters = electorate(plan.voters, &self.head.members, &plan.members);
+        let promised = voters.iter().filter(|voter| accepts.contains_key(voter)).count();
+        let all = plan.members.iter().all(|member| accepts.contains_key(&member.node));
+        if !all || promised * 2 <= voters.len() {
+            return;
+        }
+        let signed = accepts.values().flatten().max_by_key(|s| s.attempt).cloned();
+        let (round, attempt) = (plan.round, plan.attempt);
+        self.ballot.started.insert(digest);
+        match signed {
+            Some(SignedHeader { header, .. }) => {
+                self.gossip(Message::HeaderProposed(Box::new(SignedHeader { attempt, header })));
+            }
+            None => self.gossip(Message::Start { round, attempt, plan: digest }),
+        }
+        self.timers.set(Timer::Attempt, now + self.config.deadlines.accept);
+    }
+
+    pub(super) fn on_start(&mut self, now: Time, author: NodeId, plan: Digest) {
+        let Some(accepted) = self.ballot.accepted_plan(plan) else { return };
+        let stage = accepted.stage;
+        if author != accepted.author || self.ballot.failed {
+            return;
+        }
+        self.ballot.started.insert(plan);
+        match stage {
+            Stage::Accepted => self.begin(),
+            Stage::Promised => {
+                let patience = self.config.deadlines.stall + self.config.deadlines.signatures;
+                self.timers.set(Timer::Attempt, now + patience);
+            }
+            Stage::Linking | Stage::Running | Stage::Done => {}
+        }
+    }
+
+    /// Runs the accepted plan: its ring watches its own progress from here on.
+    fn begin(&mut self) {
+        let ending = self.open() > self.last_round();
+        let Some(plan) = self.ballot.accepted.as_ref().map(|a| Arc::clone(&a.plan)) else { return };
+        let skip = self.skips_ring(&plan);
+        if let Some(accepted) = self.ballot.accepted.as_mut() {
+            accepted.stage = Stage::Running;
+        }
+        self.timers.clear(Timer::Attempt);
+        let (round, attempt) = (plan.round, plan.attempt);
+        self.effects.push_back(if skip {
+            Effect::SkipRing { plan, jobs: !ending }
+        } else {
+            Effect::RunRing { round, attempt }
+        });
+    }
+
+    pub(super) fn on_refused(
+        &mut self,
+        now: Time,
+        author: NodeId,
+        attempt: Attempt,
+        plan: Digest,
+        reason: Refusal,
+    ) {
+        if let Refusal::RootDiffers(root) = reason {
+            self.on_root_differs(author, root);
+        }
+        let Some(accepted) = self.ballot.accepted_plan(plan) else { return };
+        let successor = successor(&accepted.plan, author);
+        if attempt < self.ballot.attempt || accepted.plan.position(author).is_none() {
+            return;
+        }
+        let blame = match &reason {
+            Refusal::NoLink(to) if successor == Some(*to) => {
+                self.ballot.refused_links.insert((author, *to));
+                None
+            }
+            Refusal::RingFailed(blame) => *blame,
+            Refusal::OtherHead { .. } | Refusal::Leaving => {
+                // It will not take part in this round: twice blamed means left out.
+                self.ballot.blames.entry(author).or_default().extend([attempt, attempt + 1]);
+                Some(author)
+            }
+            _ => None,
+        };
+        if author != self.me && !self.ballot.failed {
+            self.give_up(now, blame, format!("{} refused: {reason}", author.short()));
+        }
+    }
+
+    /// Another voter reports another root: who is alone with its own fetches the others' state.
+    fn on_root_differs(&mut self, author: NodeId, root: Digest) {
+        self.ballot.roots.insert(author, root);
+        let voters = self.voters();
+        let others = voters.iter().filter(|voter| **voter != self.me);
+        let same = others.filter(|v| self.ballot.roots.get(v) == Some(&root)).count();
+        if self.head_root != Some(root) && same * 2 > voters.len() {
+            self.mode = super::Mode::Syncing;
+            let reason = format!("most voters have root {root} after round {}", self.head.round);
+            self.effects.push_back(Effect::Sync { reason, discard: true });
+        }
+    }
+
+    pub(super) fn attempt_overdue(&mut self, now: Time) {
+        let Some(accepted) = &self.ballot.accepted else { return };
+        let plan = &accepted.plan;
+        let (what, blame) = match accepted.stage {
+            Stage::Linking => ("no link to the successor in time", None),
+            Stage::Accepted => ("no start in time", self.silent(accepted.digest)),
+            Stage::Running => return,
+            Stage::Done => ("no certificate in time", None),
+            Stage::Promised => ("no header in time", None),
+        };
+        let (round, attempt, digest) = (plan.round, plan.attempt, accepted.digest);
+        let reason = Refusal::RingFailed(blame);
+        self.gossip(Message::Refused { round, attempt, plan: digest, reason });
+        self.give_up(now, blame, what.to_owned());
+    }
+
+    /// As the plan's author: a member that has not answered.
+    fn silent(&self, plan: Digest) -> Option<NodeId> {
+        let accepted = self.ballot.accepted_plan(plan).filter(|a| a.author == self.me)?;
+        let accepts = self.ballot.accepts.get(&plan)?;
+        let mut members = accepted.plan.members.iter().map(|member| member.node);
+        members.find(|node| !accepts.contains_key(node))
+    }
+
+    /// Goes on to the next attempt.
+    fn give_up(&mut self, now: Time, blame: Option<NodeId>, reason: String) {
+        let Some(accepted) = &self.ballot.accepted else { return };
+        let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
+        self.notify(Notice::AttemptFailed { round, attempt, reason });
+        self.effects.push_back(Effect::AbortRing { round, attempt });
+        self.ballot.failed = true;
+        self.ballot.blame = blame;
+        self.ballot.attempt = (attempt + 1).min(MAX_ATTEMPTS - 1);
+        self.ballot.closing_sent = false;
+        self.timers.clear(Timer::Attempt);
+        self.announce_next(now);
+        self.coordinate(now);
+    }
+
+    /// Says Ready for the attempt after the one that failed.
+    fn announce_next(&mut self, now: Time) {
+        if self.frozen.is_some() {
+            self.announce(now, true);
+        }
+    }
+}
+
+/// Who comes after `node` in the ring, if anybody does.
+fn successor(plan: &Plan, node: NodeId) -> Option<NodeId> {
+    let position = plan.position(node)?;
+    let next = &plan.members[(position + 1) % plan.members.len()];
+    (next.node != node).then_some(next.node)
+}

@@ -1,0 +1,115 @@
+//! What a node knows of the open round: readies, the plan, accepts, votes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    base::{Attempt, Digest, NodeId, Round, Time, limits::MAX_ATTEMPTS},
+    identity::Signature,
+    wire::{Header, Plan, Ready, SignedHeader},
+};
+
+/// Headers of one round that are remembered by digest: one for each attempt.
+const MAX_HEADERS: usize = MAX_ATTEMPTS as usize;
+
+/// From this attempt on, unfinished jobs are left unfinished rather than tried again.
+pub(super) const EMPTY_FROM: Attempt = 8;
+
+/// Where a node stands in its current attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Accepted; the stream to the successor is being opened.
+    Linking,
+    /// Accepted and said so; waits for `Start`.
+    Accepted,
+    /// The ring runs.
+    Running,
+    /// The own ring is finished; waits for the certificate.
+    Done,
+    /// A voter outside the plan: it has promised.
+    Promised,
+}
+
+/// A plan that this node has accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Accepted {
+    pub(super) plan: Arc<Plan>,
+    pub(super) digest: Digest,
+    pub(super) author: NodeId,
+    pub(super) stage: Stage,
+}
+
+/// The open round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ballot {
+    /// The attempt that this node is in, or wants a plan for.
+    pub(super) attempt: Attempt,
+    pub(super) readies: BTreeMap<Attempt, BTreeMap<NodeId, Ready>>,
+    /// When a quorum was first ready, by attempt.
+    pub(super) quorum_since: BTreeMap<Attempt, Time>,
+    pub(super) closing_sent: bool,
+    pub(super) closing_heard: bool,
+    pub(super) proposed: BTreeSet<Attempt>,
+    pub(super) accepted: Option<Accepted>,
+    pub(super) accepts: BTreeMap<Digest, BTreeMap<NodeId, Option<SignedHeader>>>,
+    pub(super) started: BTreeSet<Digest>,
+    pub(super) refused_links: BTreeSet<(NodeId, NodeId)>,
+    /// How often a node was said to have stalled an attempt.
+    pub(super) blames: BTreeMap<NodeId, BTreeSet<Attempt>>,
+    /// Whom this node holds responsible for its last failed attempt.
+    pub(super) blame: Option<NodeId>,
+    /// Whether the current attempt failed, so that a higher one may be taken.
+    pub(super) failed: bool,
+    pub(super) roots: BTreeMap<NodeId, Digest>,
+    pub(super) votes: BTreeMap<(Attempt, Digest), BTreeMap<NodeId, Signature>>,
+    headers: BTreeMap<Digest, Header>,
+    /// Headers whose results are on this node's disk.
+    pub(super) stored: BTreeSet<Digest>,
+    /// Headers to vote for, under an attempt, as soon as their body is here.
+    pub(super) wanted: BTreeMap<Digest, Attempt>,
+    pub(super) promised: Option<Attempt>,
+    pub(super) signed: Option<SignedHeader>,
+    /// To whom the own Ready of the current attempt was sent.
+    pub(super) ready_to: Vec<NodeId>,
+}
+
+impl Ballot {
+    /// Remembers a header; false when there are too many of them.
+    pub(super) fn remember(&mut self, header: &Header) -> bool {
+        let digest = header.digest();
+        if !self.headers.contains_key(&digest) && self.headers.len() >= MAX_HEADERS {
+            return false;
+        }
+        self.headers.entry(digest).or_insert_with(|| header.clone());
+        true
+    }
+
+    pub(super) fn header(&self, digest: &Digest) -> Option<&Header> {
+        self.headers.get(digest)
+    }
+
+    /// The accepted plan, if it is the one named.
+    pub(super) fn accepted_plan(&self, digest: Digest) -> Option<&Accepted> {
+        self.accepted.as_ref().filter(|accepted| accepted.digest == digest)
+    }
+
+    /// The highest attempt that anybody is ready for.
+    pub(super) fn highest_ready(&self) -> Option<Attempt> {
+        self.readies.last_key_value().map(|(&attempt, _)| attempt)
+    }
+}
+
+/// A frozen pseudo-gradient that waits for its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frozen {
+    /// The segment's round.
+    pub round: Round,
+    /// Sequences trained on.
+    pub weight: u32,
+    /// Log code of its norm.
+    pub size: u8,
+    /// Log code of the feedback ratio.
+    pub feedback: u8,
+}
