@@ -1,6 +1,7 @@
 //! dilocox
 
 pub mod base;
+pub mod codec;
 pub mod config;
 pub mod identity;
 pub mod wire;
