@@ -4,4 +4,5 @@ pub mod base;
 pub mod codec;
 pub mod config;
 pub mod identity;
+pub mod outer;
 pub mod wire;
