@@ -1,6 +1,8 @@
 //! dilocox
 
 pub mod base;
+pub mod codec;
 pub mod config;
 pub mod identity;
+pub mod outer;
 pub mod wire;
