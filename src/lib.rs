@@ -5,4 +5,5 @@ pub mod codec;
 pub mod config;
 pub mod identity;
 pub mod outer;
+pub mod proto;
 pub mod wire;
