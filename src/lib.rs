@@ -3,4 +3,5 @@
 pub mod base;
 pub mod config;
 pub mod identity;
+pub mod proto;
 pub mod wire;
