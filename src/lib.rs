@@ -1,7 +1,9 @@
 //! dilocox
 
 pub mod base;
+pub mod codec;
 pub mod config;
 pub mod identity;
+pub mod outer;
 pub mod proto;
 pub mod wire;
