@@ -23,7 +23,7 @@ impl Sync {
     /// Takes up the snapshot of an interrupted join; it is used when it is chosen.
     pub(super) fn resume(&mut self, partial: PartialSnapshot) {
         let Ok(index) = crate::wire::blob::BlobIndex::of(&partial.index) else { return };
-        match self.readable(&partial.index) {
+        match self.readable(partial.round, &partial.index) {
             Ok(table) => {
                 let mut job = SnapshotJob::new(&self.config, partial.round, index.digest());
                 job.take_table(table, &partial.leaves);
@@ -34,8 +34,8 @@ impl Sync {
     }
 
     /// Decodes and bounds a snapshot's index.
-    pub(super) fn readable(&self, bytes: &[u8]) -> Result<LeafTable, String> {
-        let table = (self.config.read_index)(bytes)?;
+    pub(super) fn readable(&self, round: Round, bytes: &[u8]) -> Result<LeafTable, String> {
+        let table = self.config.index.read(round, bytes)?;
         table.total_bytes(&self.config.limits)?;
         Ok(table)
     }

@@ -1,9 +1,11 @@
 //! What a sync is told at its start.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::{
     base::{Digest, Round, RunId, limits::BLOB_CHUNK_BYTES},
+    config::Layout,
+    outer::{SnapshotIndex, snapshot},
     wire::Header,
 };
 
@@ -25,6 +27,50 @@ pub struct LeafTable {
     pub leaves: Vec<LeafRef>,
 }
 
+/// Decodes the index of the snapshot of a round; bounded, and checked against the model.
+#[derive(Clone)]
+pub struct IndexReader(Arc<ReadIndex>);
+
+type ReadIndex = dyn Fn(Round, &[u8]) -> Result<LeafTable, String> + Send + std::marker::Sync;
+
+impl IndexReader {
+    /// A reader of one's own, for tests and simulations.
+    pub fn new(
+        read: impl Fn(Round, &[u8]) -> Result<LeafTable, String> + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The reader for a model's [`SnapshotIndex`].
+    pub fn of_layout(layout: Arc<Layout>) -> Self {
+        let lengths: Vec<u32> =
+            snapshot::spans(&layout).iter().map(|span| span.bytes() as u32).collect();
+        Self::new(move |round, bytes| {
+            let index = SnapshotIndex::from_bytes(bytes, &layout).map_err(|e| e.to_string())?;
+            if index.round != round {
+                return Err(format!("it is of round {}, not {round}", index.round));
+            }
+            let pairs = index.digests().zip(&lengths);
+            let leaves = pairs.map(|(&digest, &bytes)| LeafRef { digest, bytes }).collect();
+            Ok(LeafTable { root: index.root(), leaves })
+        })
+    }
+
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn read(&self, round: Round, bytes: &[u8]) -> Result<LeafTable, String> {
+        (self.0)(round, bytes)
+    }
+}
+
+impl fmt::Debug for IndexReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IndexReader")
+    }
+}
+
 /// What a node agrees on and bounds before it syncs.
 #[derive(Clone, Debug)]
 pub struct SyncConfig {
@@ -36,8 +82,8 @@ pub struct SyncConfig {
     pub seed: Digest,
     /// Bytes of a folded state, to weigh a snapshot against replay before its index is known.
     pub state_bytes: u64,
-    /// Decodes the bytes of a snapshot's index; must be bounded and check its consistency.
-    pub read_index: fn(&[u8]) -> Result<LeafTable, String>,
+    /// Decodes snapshots' indices.
+    pub index: IndexReader,
     /// Bounds and delays.
     pub limits: SyncLimits,
 }

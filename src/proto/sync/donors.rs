@@ -115,10 +115,6 @@ impl Donors {
         }
     }
 
-    pub(super) fn get(&self, node: NodeId) -> Option<&Donor> {
-        self.known.get(&node)
-    }
-
     pub(super) fn get_mut(&mut self, node: NodeId) -> Option<&mut Donor> {
         self.known.get_mut(&node)
     }

@@ -35,6 +35,6 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Have, LeafRef, LeafTable, PartialSnapshot, SyncConfig, SyncLimits};
+pub use config::{Have, IndexReader, LeafRef, LeafTable, PartialSnapshot, SyncConfig, SyncLimits};
 pub use effect::{Effect, Fault, FetchFailure, Outcome, RequestId};
 pub use machine::{Progress, Sync};

@@ -197,7 +197,7 @@ impl Sync {
 
     fn take_snapshot_index(&mut self, round: Round, bytes: Vec<u8>) {
         let wanted = self.chain.link(round + 1).map(|link| link.root_before);
-        let table = self.readable(&bytes).and_then(|table| {
+        let table = self.readable(round, &bytes).and_then(|table| {
             if Some(table.root) == wanted {
                 Ok(table)
             } else {
@@ -218,6 +218,7 @@ impl Sync {
 
     /// Everybody who offers this index lies.
     fn refuse_snapshot(&mut self, round: Round, problem: &str) {
+        self.cancel_snapshot();
         let Way::Snapshot(job) = std::mem::replace(&mut self.way, Way::Undecided) else { return };
         let liars: Vec<NodeId> = self
             .donors
