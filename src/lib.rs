@@ -35,7 +35,7 @@
 pub mod base;
 #[cfg(feature = "node")]
 pub mod checkpoint;
-#[cfg(feature = "clap")]
+#[cfg(feature = "node")]
 pub mod cli;
 pub mod codec;
 #[cfg(feature = "node")]
