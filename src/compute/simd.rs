@@ -1,0 +1,214 @@
+//! Vector units found at run time, and the few inner loops that everything else is made of.
+//!
+//! Loops are written so that the compiler vectorises them: fixed lanes, no early exits. Which
+//! instructions it may use is decided by [`wide`], so one build runs everywhere and uses AVX2 and
+//! fused multiply-adds where the processor has them. All helpers are `inline(always)`, because a
+//! function that is called out of line would be compiled for the oldest processor.
+
+/// Lanes of the loops that sum: enough independent chains to hide an addition's latency.
+pub(crate) const LANES: usize = 16;
+
+/// Runs `kernel` compiled for the widest vector unit of this processor.
+#[inline(always)]
+pub(crate) fn wide<R>(kernel: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has just been found to have both features.
+        #[allow(unsafe_code)]
+        return unsafe { with_avx2(kernel) };
+    }
+    kernel()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn with_avx2<R>(kernel: impl FnOnce() -> R) -> R {
+    kernel()
+}
+
+/// e^x, to about 1e-7 relative; 0 below -87 and clamped above 88. Cody-Waite reduction and a
+/// polynomial of degree 6 (Cephes' `expf`), without a branch.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let clamped = x.clamp(-87.0, 88.0);
+    // Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
+    const ROUND: f32 = 12_582_912.0;
+    let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
+    let whole = shifted - ROUND;
+    let rest = clamped - whole * LN2_HIGH - whole * LN2_LOW;
+    let mut p = 1.987_569_1e-4;
+    p = p * rest + 1.398_199_9e-3;
+    p = p * rest + 8.333_452e-3;
+    p = p * rest + 4.166_579_6e-2;
+    p = p * rest + 1.666_666_5e-1;
+    p = p * rest + 5e-1;
+    let fraction = p * rest * rest + rest + 1.0;
+    // The whole number sits in the low bits of `shifted`; moved up it is an exponent.
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
+    if x < -87.0 { 0.0 } else { fraction * power }
+}
+
+/// 1 / (1 + e^-x).
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// Sum over `map(a[i], b[i])`, in [`LANES`] chains.
+#[inline(always)]
+pub(crate) fn sum2(a: &[f32], b: &[f32], map: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (a_body, a_tail) = a.as_chunks::<LANES>();
+    let (b_body, b_tail) = b.as_chunks::<LANES>();
+    for (a, b) in a_body.iter().zip(b_body) {
+        for lane in 0..LANES {
+            lanes[lane] += map(a[lane], b[lane]);
+        }
+    }
+    let tail: f32 = a_tail.iter().zip(b_tail).map(|(&a, &b)| map(a, b)).sum();
+    lanes.iter().sum::<f32>() + tail
+}
+
+/// Scalar product.
+#[inline(always)]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    sum2(a, b, |a, b| a * b)
+}
+
+/// The largest element; -inf of nothing.
+#[inline(always)]
+pub(crate) fn max(values: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (body, tail) = values.as_chunks::<LANES>();
+    for chunk in body {
+        for lane in 0..LANES {
+            lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+        }
+    }
+    lanes.iter().chain(tail).copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Replaces each element by e^(x - `shift`) and returns their sum.
+#[inline(always)]
+pub(crate) fn exp_sum(values: &mut [f32], shift: f32) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (body, tail) = values.as_chunks_mut::<LANES>();
+    for chunk in body {
+        for lane in 0..LANES {
+            chunk[lane] = exp(chunk[lane] - shift);
+            lanes[lane] += chunk[lane];
+        }
+    }
+    let mut sum: f32 = lanes.iter().sum();
+    for value in tail {
+        *value = exp(*value - shift);
+        sum += *value;
+    }
+    sum
+}
+
+/// Rows of a [`tile`].
+pub(crate) const TILE_ROWS: usize = 4;
+
+/// c (4 x n, rows `n` apart) = a (4 x k, rows `a_stride` apart) * b (k x n, rows `b_stride`
+/// apart). `n` is a multiple of [`LANES`].
+#[inline(always)]
+pub(crate) fn tile(
+    c: &mut [f32],
+    a: &[f32],
+    b: &[f32],
+    (n, k): (usize, usize),
+    (c_stride, a_stride, b_stride): (usize, usize, usize),
+) {
+    let rows: [&[f32]; TILE_ROWS] = std::array::from_fn(|row| &a[row * a_stride..][..k]);
+    for column in (0..n).step_by(LANES) {
+        let mut sums = [[0.0f32; LANES]; TILE_ROWS];
+        for depth in 0..k {
+            let Some(b) = b[depth * b_stride + column..].first_chunk::<LANES>() else { return };
+            for row in 0..TILE_ROWS {
+                let factor = rows[row][depth];
+                for lane in 0..LANES {
+                    sums[row][lane] = factor.mul_add(b[lane], sums[row][lane]);
+                }
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            c[row * c_stride + column..][..LANES].copy_from_slice(sums);
+        }
+    }
+}
+
+/// c (k x n, rows `n` apart) += a^T * b for a (4 x k, rows `a_stride` apart) and b (4 x n, rows
+/// `n` apart). `n` is a multiple of [`LANES`].
+#[inline(always)]
+pub(crate) fn add_transposed_tile(
+    c: &mut [f32],
+    a: &[f32],
+    b: &[f32],
+    (n, k): (usize, usize),
+    a_stride: usize,
+) {
+    let rows: [&[f32]; TILE_ROWS] = std::array::from_fn(|row| &a[row * a_stride..][..k]);
+    for column in (0..n).step_by(LANES) {
+        let mut held = [[0.0f32; LANES]; TILE_ROWS];
+        for (row, held) in held.iter_mut().enumerate() {
+            held.copy_from_slice(&b[row * n + column..][..LANES]);
+        }
+        for depth in 0..k {
+            let Some(c) = c[depth * n + column..].first_chunk_mut::<LANES>() else { return };
+            for row in 0..TILE_ROWS {
+                let factor = rows[row][depth];
+                for lane in 0..LANES {
+                    c[lane] = factor.mul_add(held[row][lane], c[lane]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_accurate_over_its_range() {
+        for step in -8700..8800 {
+            let x = step as f32 / 100.0;
+            let (ours, exact) = (f64::from(wide(|| exp(x))), f64::from(x).exp());
+            assert!(((ours - exact) / exact).abs() < 3e-7, "{x}: {ours} {exact}");
+        }
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn sums_take_in_the_tail() {
+        let a: Vec<f32> = (0..37).map(|i| i as f32).collect();
+        assert_eq!(wide(|| dot(&a, &a)), (0..37).map(|i| i * i).sum::<i32>() as f32);
+        assert_eq!(wide(|| max(&a)), 36.0);
+        assert_eq!(max(&[]), f32::NEG_INFINITY);
+        assert_eq!(wide(|| exp_sum(&mut [0.0; 19], 0.0)), 19.0);
+    }
+
+    #[test]
+    fn tiles_are_matrix_products() {
+        let (n, k) = (32, 5);
+        let a: Vec<f32> = (0..4 * k).map(|i| (i % 7) as f32 - 3.0).collect();
+        let b: Vec<f32> = (0..k * n).map(|i| (i % 11) as f32 - 5.0).collect();
+        let mut c = vec![0.0; 4 * n];
+        wide(|| tile(&mut c, &a, &b, (n, k), (n, k, n)));
+        for (i, j) in (0..4).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let exact: f32 = (0..k).map(|d| a[i * k + d] * b[d * n + j]).sum();
+            assert_eq!(c[i * n + j], exact);
+        }
+        let mut back = vec![1.0; k * n];
+        wide(|| add_transposed_tile(&mut back, &a, &c, (n, k), k));
+        for (d, j) in (0..k).flat_map(|d| (0..n).map(move |j| (d, j))) {
+            let exact: f32 = 1.0 + (0..4).map(|i| a[i * k + d] * c[i * n + j]).sum::<f32>();
+            assert_eq!(back[d * n + j], exact);
+        }
+    }
+}
