@@ -1,0 +1,5 @@
+//! stub
+use crate::cli::{args::DemoArgs, failure::Failure};
+pub(super) async fn run(_args: DemoArgs) -> Result<(), Failure> {
+    Ok(())
+}
