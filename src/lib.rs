@@ -1,6 +1,8 @@
 //! dilocox
 
 pub mod base;
+#[cfg(feature = "node")]
+pub mod checkpoint;
 pub mod codec;
 pub mod config;
 pub mod identity;
