@@ -246,7 +246,7 @@ async fn providers_and_addresses_are_found_through_a_third_node() {
     let mut b = Node::with(config(3)).await;
     let hub_id = hub.id();
     b.until(|event| match event {
-        NetEvent::BootstrapReached { node, .. } => Some(assert_eq!(node, hub_id)),
+        NetEvent::BootstrapReached { node, .. } if node == hub_id => Some(()),
         _ => None,
     })
     .await;
@@ -658,4 +658,37 @@ async fn a_stopped_network_says_so_and_leaves_no_task() {
     let Node { net, mut events } = b;
     drop(net);
     within(async { while events.recv().await.is_some() {} }).await;
+}
+
+/// A measurement, not a test: `cargo test --release --lib bulk_throughput -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn bulk_throughput() {
+    const FRAMES: usize = 4096;
+    let (a, mut b) = (Node::start(1).await, Node::start(2).await);
+    a.connect(&b).await;
+    let (ours, theirs) = bulk(&a, &mut b).await;
+    let (mut sender, _ours) = ours.split();
+    let (_theirs, mut receiver) = theirs.split();
+    let (wall, cpu) = (std::time::Instant::now(), cpu_seconds());
+    let send = tokio::spawn(async move {
+        let frame = vec![7; MAX_FRAME_BYTES];
+        for _ in 0..FRAMES {
+            sender.send(&frame).await.unwrap();
+        }
+        sender.close().await.unwrap();
+    });
+    while receiver.recv(MAX_FRAME_BYTES).await.unwrap().is_some() {}
+    send.await.unwrap();
+    let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    println!("1 GiB: {:.0} MiB/s, {cpu:.2} CPU s for both ends", 1024.0 / wall);
+}
+
+/// CPU seconds of this process, user and system.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks =
+        |index| after_name.split_whitespace().nth(index).and_then(|n| n.parse::<f64>().ok());
+    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
