@@ -1,30 +1,45 @@
 //! Vector units found at run time, and the few inner loops that everything else is made of.
 //!
 //! Loops are written so that the compiler vectorises them: fixed lanes, no early exits. Which
-//! instructions it may use is decided by [`wide`], so one build runs everywhere and uses AVX2 and
-//! fused multiply-adds where the processor has them. All helpers are `inline(always)`, because a
-//! function that is called out of line would be compiled for the oldest processor.
+//! instructions it may use is decided by [`kernel!`], so one build runs everywhere and uses AVX2
+//! and fused multiply-adds where the processor has them. All helpers are `inline(always)`, because
+//! a function that is called out of line would be compiled for the oldest processor.
+
+/// Defines `$name`, which is the `inline(always)` function `$body` compiled twice: for every
+/// processor, and for those with AVX2 and fused multiply-adds; the better one is called.
+///
+/// A function taking a closure would not do: nothing forces the closure to be inlined, and out of
+/// line it is compiled without those instructions (a `mul_add` is then a call of libm).
+macro_rules! kernel {
+    ($name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? = $body:path) => {
+        fn $name($($arg: $type),*) $(-> $out)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($($arg: $type),*) $(-> $out)? {
+                    $body($($arg),*)
+                }
+                if $crate::compute::simd::has_avx2() {
+                    // SAFETY: the processor has just been found to have both features.
+                    #[allow(unsafe_code)]
+                    return unsafe { with_avx2($($arg),*) };
+                }
+            }
+            $body($($arg),*)
+        }
+    };
+}
+
+pub(crate) use kernel;
+
+/// Whether the processor has AVX2 and fused multiply-adds.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+}
 
 /// Lanes of the loops that sum: enough independent chains to hide an addition's latency.
 pub(crate) const LANES: usize = 16;
-
-/// Runs `kernel` compiled for the widest vector unit of this processor.
-#[inline(always)]
-pub(crate) fn wide<R>(kernel: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has just been found to have both features.
-        #[allow(unsafe_code)]
-        return unsafe { with_avx2(kernel) };
-    }
-    kernel()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn with_avx2<R>(kernel: impl FnOnce() -> R) -> R {
-    kernel()
-}
 
 /// e^x, to about 1e-7 relative; 0 below -87 and clamped above 88. Cody-Waite reduction and a
 /// polynomial of degree 6 (Cephes' `expf`), without a branch.
@@ -176,7 +191,7 @@ mod tests {
     fn exp_is_accurate_over_its_range() {
         for step in -8700..8800 {
             let x = step as f32 / 100.0;
-            let (ours, exact) = (f64::from(wide(|| exp(x))), f64::from(x).exp());
+            let (ours, exact) = (f64::from(exp(x)), f64::from(x).exp());
             assert!(((ours - exact) / exact).abs() < 3e-7, "{x}: {ours} {exact}");
         }
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
@@ -187,10 +202,10 @@ mod tests {
     #[test]
     fn sums_take_in_the_tail() {
         let a: Vec<f32> = (0..37).map(|i| i as f32).collect();
-        assert_eq!(wide(|| dot(&a, &a)), (0..37).map(|i| i * i).sum::<i32>() as f32);
-        assert_eq!(wide(|| max(&a)), 36.0);
+        assert_eq!(dot(&a, &a), (0..37).map(|i| i * i).sum::<i32>() as f32);
+        assert_eq!(max(&a), 36.0);
         assert_eq!(max(&[]), f32::NEG_INFINITY);
-        assert_eq!(wide(|| exp_sum(&mut [0.0; 19], 0.0)), 19.0);
+        assert_eq!(exp_sum(&mut [0.0; 19], 0.0), 19.0);
     }
 
     #[test]
@@ -199,13 +214,13 @@ mod tests {
         let a: Vec<f32> = (0..4 * k).map(|i| (i % 7) as f32 - 3.0).collect();
         let b: Vec<f32> = (0..k * n).map(|i| (i % 11) as f32 - 5.0).collect();
         let mut c = vec![0.0; 4 * n];
-        wide(|| tile(&mut c, &a, &b, (n, k), (n, k, n)));
+        tile(&mut c, &a, &b, (n, k), (n, k, n));
         for (i, j) in (0..4).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let exact: f32 = (0..k).map(|d| a[i * k + d] * b[d * n + j]).sum();
             assert_eq!(c[i * n + j], exact);
         }
         let mut back = vec![1.0; k * n];
-        wide(|| add_transposed_tile(&mut back, &a, &c, (n, k), k));
+        add_transposed_tile(&mut back, &a, &c, (n, k), k);
         for (d, j) in (0..k).flat_map(|d| (0..n).map(move |j| (d, j))) {
             let exact: f32 = 1.0 + (0..4).map(|i| a[i * k + d] * c[i * n + j]).sum::<f32>();
             assert_eq!(back[d * n + j], exact);

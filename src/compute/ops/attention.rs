@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::shaped;
 use crate::compute::{
     host::{Reading, f32s},
-    simd::{LANES, TILE_ROWS, add_transposed_tile, exp_sum, max, sum2, tile, wide},
+    simd::{LANES, TILE_ROWS, add_transposed_tile, exp_sum, kernel, max, sum2, tile},
 };
 
 /// Sizes of an attention.
@@ -207,6 +207,9 @@ fn score_gradients(dp: &mut [f32], p: &[f32], (stride, reach): (usize, usize), s
     }
 }
 
+kernel!(forward(job: &Job<'_>) -> Vec<Vec<f32>> = Job::forward);
+kernel!(backward(job: &Job<'_>, d_out: &[f32]) -> Gradients = Job::backward);
+
 struct Attention(AttentionShape);
 
 impl Attention {
@@ -255,8 +258,7 @@ impl CustomOp3 for Attention {
     ) -> Result<(CpuStorage, Shape)> {
         self.check(q_layout, k_layout, v_layout)?;
         let (q, k, v) = (f32s(q, q_layout)?, f32s(k, k_layout)?, f32s(v, v_layout)?);
-        let heads: Vec<Vec<Vec<f32>>> =
-            self.jobs(q, k, v).map(|job| wide(|| job.forward())).collect();
+        let heads: Vec<Vec<Vec<f32>>> = self.jobs(q, k, v).map(|job| forward(&job)).collect();
         let heads: Vec<Vec<f32>> = heads.into_iter().flatten().collect();
         let out = self.0.scatter(self.0.heads, &heads);
         Ok((CpuStorage::F32(out), q_layout.shape().clone()))
@@ -276,7 +278,7 @@ impl CustomOp3 for Attention {
         let d_out = d_outs.f32s()?;
         let jobs: Vec<Gradients> = self
             .jobs(qs.f32s()?, ks.f32s()?, vs.f32s()?)
-            .map(|job| wide(|| job.backward(d_out)))
+            .map(|job| backward(&job, d_out))
             .collect();
         let (mut dq, mut dk, mut dv) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {
