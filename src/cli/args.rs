@@ -20,6 +20,9 @@ Examples:
 RUST_LOG=info shows diagnostics on standard error.
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.";
 
+/// Beginning of a text that a model goes on with: many of the built-in stories begin so.
+pub(super) const PROMPT: &str = "Once there was";
+
 /// Trains a language model together with other machines. Without a subcommand this is the node.
 #[derive(Debug, Parser)]
 #[command(name = "dilocox-node", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -197,7 +200,7 @@ pub struct StatusArgs {
 #[derive(Args, Debug)]
 pub struct GenerateArgs {
     /// Text to go on from.
-    #[arg(default_value = "Once upon a time")]
+    #[arg(default_value = PROMPT)]
     pub prompt: String,
     /// Data directory of a node that has a run. Default: the platform's directory for application
     /// data.
