@@ -9,7 +9,7 @@ pub mod units;
 pub mod validate;
 
 pub use layout::{FragmentSpec, Init, Layout, TensorSpec};
-pub use manifest::{FoundedManifest, Founding, Manifest};
+pub use manifest::{BlobRef, FoundedManifest, Founding, Manifest};
 pub use model::ModelConfig;
 pub use units::{Rate, Size};
 pub use validate::InvalidManifest;

@@ -29,16 +29,15 @@ pub(crate) async fn ask(
     timeout: Duration,
 ) -> Result<Reply, FetchFailure> {
     use crate::net::RequestError;
-    let bytes = net.request(peer, request.to_bytes(), timeout).await.map_err(|error| {
-        match error {
+    let bytes =
+        net.request(peer, request.to_bytes(), timeout).await.map_err(|error| match error {
             RequestError::Timeout => FetchFailure::Timeout,
             RequestError::NoAddress(_)
             | RequestError::Unreachable(_)
             | RequestError::Lost(_)
             | RequestError::Stopped => FetchFailure::Gone,
             error => FetchFailure::Other(error.to_string()),
-        }
-    })?;
+        })?;
     match Reply::from_bytes(&bytes) {
         Ok(Reply::Version(theirs)) => Err(FetchFailure::Other(format!(
             "the peer speaks wire version {theirs}, this node {VERSION}: upgrade the older one"
@@ -49,10 +48,13 @@ pub(crate) async fn ask(
 }
 
 /// The runs that any of `peers` knows, with who told of each; of several tellings the newest.
-pub(crate) async fn runs(net: &Net, peers: &[NodeId]) -> BTreeMap<RunId, (RunSummary, Vec<NodeId>)> {
-    let asked = peers.iter().map(|&peer| async move {
-        (peer, ask(net, peer, &Request::Runs, SMALL).await)
-    });
+pub(crate) async fn runs(
+    net: &Net,
+    peers: &[NodeId],
+) -> BTreeMap<RunId, (RunSummary, Vec<NodeId>)> {
+    let asked = peers
+        .iter()
+        .map(|&peer| async move { (peer, ask(net, peer, &Request::Runs, SMALL).await) });
     let mut known: BTreeMap<RunId, (RunSummary, Vec<NodeId>)> = BTreeMap::new();
     for (peer, reply) in futures::future::join_all(asked).await {
         let runs = match reply {

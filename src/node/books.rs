@@ -249,7 +249,8 @@ struct Due {
 impl Due {
     /// From a state that is genesis or a snapshot.
     fn new(state: &State) -> Self {
-        let elements: usize = state.fragments.iter().map(|f| f.anchor.len() + f.momentum.len()).sum();
+        let elements: usize =
+            state.fragments.iter().map(|f| f.anchor.len() + f.momentum.len()).sum();
         Self { state_bytes: 4 * elements as u64, last: state.round, deltas: 0 }
     }
 
@@ -291,7 +292,8 @@ pub(crate) fn check_body(
     }
     let body = Body::from_bytes(bytes, specs, bits, members).map_err(|error| error.to_string())?;
     let leaves = body.leaves(bits, members);
-    if leaves.len() != header.jobs as usize || codec::merkle::merkle_root(&leaves) != header.jobs_root
+    if leaves.len() != header.jobs as usize
+        || codec::merkle::merkle_root(&leaves) != header.jobs_root
     {
         return Err(format!("the jobs of round {} are not those in its header", header.round));
     }
@@ -320,9 +322,8 @@ fn residual(
         let values = spec.gather(&delta[spec.fragment]);
         let mean = job.mean(bits, &omegas).map_err(|error| error.to_string())?;
         let omega = omegas[position];
-        let left =
-            codec::feedback(mode, &values, true, omega, &job.codes, bits, mean.as_deref())
-                .map_err(|error| error.to_string())?;
+        let left = codec::feedback(mode, &values, true, omega, &job.codes, bits, mean.as_deref())
+            .map_err(|error| error.to_string())?;
         spec.scatter(&left, &mut residual[spec.fragment]);
     }
     Ok((residual, contributed))

@@ -154,7 +154,8 @@ impl Service {
                 self.tell_all(|| NetEvent::PeerDisconnected { node });
             }
             NetEvent::Gossip { topic, from, bytes, id } => {
-                let Some((run, known)) = self.runs.iter_mut().find(|(_, k)| k.topic == topic) else {
+                let Some((run, known)) = self.runs.iter_mut().find(|(_, k)| k.topic == topic)
+                else {
                     return;
                 };
                 hear(self.base.clock.now(), *run, known, &bytes);
@@ -233,8 +234,11 @@ impl Service {
                 tracing::warn!("data of run {} is not kept: {error}", wanted.run_id());
             }
         });
-        let archive =
-            if self.archive { Some(self.start_archive(&founded, store, served.clone())?) } else { None };
+        let archive = if self.archive {
+            Some(self.start_archive(&founded, store, served.clone())?)
+        } else {
+            None
+        };
         tracing::info!("serving run {run}");
         self.runs.insert(run, Known { topic, served, roster: Roster::default(), archive });
         Ok(())

@@ -142,7 +142,8 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
         None => None,
     };
     say.say(Outcome::Ready).await;
-    let mut links = Links::new(writer);
+    let (mut links, mut frames, to_writer) = Links::new(writer);
+    let mut next: Option<Vec<u8>> = None;
     let mut run = false;
     let predecessor = neighbour(&exchange, exchange.plan.members.len() - 1);
     let mut finished = false;
@@ -167,11 +168,12 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
                 }
             }
         }
-        if finished && ring.is_drained() && links.next.is_none() {
+        if finished && ring.is_drained() && next.is_none() {
+            drop(to_writer);
             return links.close().await;
         }
-        if run && links.next.is_none() {
-            links.next = ring.poll_frame().map(|frame| frame.to_bytes());
+        if run && next.is_none() {
+            next = ring.poll_frame().map(|frame| frame.to_bytes());
         }
         let deadline = if run { ring.poll_timeout() } else { None };
         let now = |exchange: &Exchange| exchange.clock.now();
@@ -181,10 +183,10 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
                 Some(Order::Stream(incoming)) => links.accept(incoming).await,
                 None => return,
             },
-            frame = links.received(), if run => match frame {
+            frame = frames.recv(), if run => match frame {
                 Some(Ok(frame)) => {
                     if let Some(from) = predecessor
-                        && let Err(fault) = ring.handle_frame(now(&exchange), from, frame)
+                        && let Err(fault) = ring.handle_frame(now(&exchange), from, &frame)
                     {
                         tracing::debug!("a ring frame was refused: {fault}");
                     }
@@ -197,13 +199,14 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
                 }
                 None => {}
             },
-            sent = links.send_next(), if links.next.is_some() => {
-                if let (false, Some(to)) = (sent, successor) {
-                    if finished {
-                        return;
+            permit = reserve(to_writer.as_ref()), if next.is_some() => {
+                let frame = next.take();
+                match (permit, frame, successor) {
+                    (Some(permit), Some(frame), _) => permit.send(frame),
+                    (None, _, Some(to)) if !finished => {
+                        ring.handle_link_lost(now(&exchange), to);
                     }
-                    ring.handle_link_lost(now(&exchange), to);
-                    links.next = None;
+                    _ => return,
                 }
             }
             () = exchange.clock.sleep_until(deadline), if deadline.is_some() => {
@@ -304,25 +307,25 @@ pub(crate) fn result_of(plan: &Plan, body: &Body, bytes: &[u8]) -> Result<RingRe
 /// The two streams. Reading and writing are tasks of their own, so that no frame is lost when the
 /// loop turns to something else.
 struct Links {
-    frames: mpsc::Receiver<Result<Frame, String>>,
-    from_reader: mpsc::Sender<Result<Frame, String>>,
-    to_writer: Option<mpsc::Sender<Vec<u8>>>,
+    from_reader: mpsc::Sender<Incoming>,
     tasks: tokio::task::JoinSet<()>,
-    /// A frame that waits for room.
-    next: Option<Vec<u8>>,
 }
 
+/// Encoded frames for the successor.
+type Outbox = mpsc::Sender<Vec<u8>>;
+/// A frame of the predecessor, or why there are no more.
+type Incoming = Result<Frame, String>;
+
 impl Links {
-    fn new(writer: Option<BulkSender>) -> Self {
+    fn new(writer: Option<BulkSender>) -> (Self, mpsc::Receiver<Incoming>, Option<Outbox>) {
         let (from_reader, frames) = mpsc::channel(FRAMES);
-        let mut links =
-            Self { frames, from_reader, to_writer: None, tasks: Default::default(), next: None };
-        if let Some(writer) = writer {
+        let mut tasks = tokio::task::JoinSet::new();
+        let to_writer = writer.map(|writer| {
             let (to_writer, outbox) = mpsc::channel(FRAMES);
-            links.to_writer = Some(to_writer);
-            links.tasks.spawn(write(writer, outbox));
-        }
-        links
+            tasks.spawn(write(writer, outbox));
+            to_writer
+        });
+        (Self { from_reader, tasks }, frames, to_writer)
     }
 
     async fn accept(&mut self, incoming: IncomingBulk) {
@@ -335,30 +338,16 @@ impl Links {
         }
     }
 
-    async fn received(&mut self) -> Option<Result<Frame, String>> {
-        self.frames.recv().await
-    }
-
-    /// Hands the waiting frame to the writer; false when the stream is broken.
-    async fn send_next(&mut self) -> bool {
-        let Some(writer) = &self.to_writer else { return false };
-        match writer.reserve().await {
-            Ok(permit) => {
-                if let Some(frame) = self.next.take() {
-                    permit.send(frame);
-                }
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// Lets the writer send what it has, and ends both.
+    /// Lets the writer send what it has, once its channel is closed, and ends both.
     async fn close(mut self) {
-        drop(self.to_writer.take());
         let all = async { while self.tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN, all).await;
     }
+}
+
+/// Room for one frame at the writer; `None` when its stream is broken.
+async fn reserve(writer: Option<&Outbox>) -> Option<mpsc::Permit<'_, Vec<u8>>> {
+    writer?.reserve().await.ok()
 }
 
 async fn write(mut stream: BulkSender, mut frames: mpsc::Receiver<Vec<u8>>) {

@@ -45,7 +45,10 @@ pub(crate) fn found(options: &NodeOptions, base: &Base) -> Result<FoundedManifes
     })?;
     // Too little text is said before anybody is asked to join.
     crate::data::Dataset::open(&founded.founding.manifest, &files(&base.blobs, &founded)?)
-        .map_err(|error| NodeError::Data { what: "of this run".into(), problem: error.to_string() })?;
+        .map_err(|error| NodeError::Data {
+            what: "of this run".into(),
+            problem: error.to_string(),
+        })?;
     Ok(founded)
 }
 

@@ -217,4 +217,3 @@ async fn fetch_chunks(
     }
     Ok(())
 }
-

@@ -10,6 +10,7 @@
 //! | `bootstrap` | the peer that does not train |
 
 mod ask;
+mod bench;
 mod books;
 mod bootstrap;
 mod clock;
@@ -27,6 +28,7 @@ mod start;
 mod store;
 mod training;
 
+pub use bench::{bench_allreduce, bench_codec};
 pub use bootstrap::bootstrap;
 pub use error::{NodeError, Outcome, RunRow, table};
 pub use keyfile::{load_or_create_identity, peer_id_text};

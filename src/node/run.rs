@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     NodeError, RunRow, ask, found, join,
     options::{GenerateOptions, RunsOptions},
-    start::{Base, NetOptions, newest_state, network, specs},
+    start::{Base, NetOptions, network, newest_state, specs},
     store::Store,
 };
 use crate::{
@@ -75,11 +75,8 @@ pub fn generate(options: &GenerateOptions) -> Result<(u64, String), NodeError> {
     };
     let dataset = Dataset::open(&manifest, &found::files(&base.blobs, &founded)?)
         .map_err(|error| failed(&error))?;
-    let config = TrainerConfig {
-        manifest,
-        device: DeviceChoice::Cpu,
-        threads: options.threads.get(),
-    };
+    let config =
+        TrainerConfig { manifest, device: DeviceChoice::Cpu, threads: options.threads.get() };
     let mut trainer = Trainer::new(config, Arc::new(dataset)).map_err(|error| failed(&error))?;
     let anchor: Vec<Vec<f32>> = state.fragments.iter().map(|f| f.anchor.clone()).collect();
     trainer.set_parameters(&anchor).map_err(|error| failed(&error))?;

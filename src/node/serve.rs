@@ -180,5 +180,4 @@ impl Served {
     pub(crate) fn set_loss(&self, loss: f32) {
         self.change(|summary| summary.loss = Some(loss));
     }
-
 }

@@ -10,7 +10,7 @@ use super::{
     clock::Clock,
     driver::{Driver, Parts, Pending, Start},
     found, join,
-    options::{Http, Listen, NodeOptions},
+    options::{Device, Http, Listen, NodeOptions},
     serve::{Served, Server},
     shutdown::Shutdown,
     store::Store,
@@ -206,7 +206,8 @@ pub(crate) fn say_started(
     (http, data_dir): (Option<String>, &Path),
 ) {
     let listen: Vec<String> = net.addresses().iter().map(ToString::to_string).collect();
-    let reachable = listen.iter().find(|text| !text.contains("127.0.0.1") && !text.contains("/::1/"));
+    let reachable =
+        listen.iter().find(|text| !text.contains("127.0.0.1") && !text.contains("/::1/"));
     let address = reachable.or(listen.first()).cloned().unwrap_or_default();
     emitter.emit(Event::Started {
         node_id: net.node_id(),
@@ -248,13 +249,16 @@ pub async fn run(
         Intent::Resume(run) => Some(base.dir.manifest(run)?),
         Intent::Join => None,
     };
-    let (net, events) = network(&base.identity, &NetOptions {
-        listen: &options.listen,
-        external: &[],
-        bootstrap: &options.bootstrap,
-        upload: options.upload_limit.map(|rate| rate.bytes_per_second()),
-        download: options.download_limit.map(|rate| rate.bytes_per_second()),
-    })
+    let (net, events) = network(
+        &base.identity,
+        &NetOptions {
+            listen: &options.listen,
+            external: &[],
+            bootstrap: &options.bootstrap,
+            upload: options.upload_limit.map(|rate| rate.bytes_per_second()),
+            download: options.download_limit.map(|rate| rate.bytes_per_second()),
+        },
+    )
     .await?;
     listening(&net).await;
     let http = endpoint(options.http, &emitter, &shutdown).await?;
@@ -275,7 +279,8 @@ pub async fn run(
             return Err(error);
         }
     };
-    let founder = matches!(plan, Intent::Found) || alone(&options, &prepared, base.identity.node_id());
+    let founder =
+        matches!(plan, Intent::Found) || alone(&options, &prepared, base.identity.node_id());
     let parts = assemble(&options, base, (net, events), prepared, founder, emitter, shutdown)?;
     Driver::run(parts).await
 }
@@ -418,7 +423,10 @@ fn assemble(
     let (training, reports) = Training::start(
         TrainerConfig {
             manifest: manifest.clone(),
-            device: DeviceChoice::from(options.device),
+            device: match options.device {
+                Device::Auto => DeviceChoice::Auto,
+                Device::Cpu => DeviceChoice::Cpu,
+            },
             threads: options.threads.get(),
         },
         dataset,
@@ -446,12 +454,8 @@ fn assemble(
         base.clock.now(),
     );
     node.remember(memory(&store, pending.as_ref()));
-    let setting = Setting {
-        me,
-        specs: specs(&manifest),
-        manifest: Arc::new(manifest),
-        store: store.clone(),
-    };
+    let setting =
+        Setting { me, specs: specs(&manifest), manifest: Arc::new(manifest), store: store.clone() };
     let books = Books::start(setting, state).map_err(|error| NodeError::Failed {
         what: format!("the fold thread cannot be started: {error}"),
         help: "free memory or raise the limit on threads".to_owned(),

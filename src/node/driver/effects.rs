@@ -8,7 +8,7 @@ use crate::{
     codec::Body,
     node::{
         books::Work,
-        exchange::{self, Exchange, Order, result_of},
+        exchange::{Exchange, Order, result_of},
         training::Command,
     },
     proto::node::{Effect, Notice, Promise, SegmentStart},
@@ -68,8 +68,9 @@ impl Driver {
         });
     }
 
-    async fn gossip(&self, envelope: &Envelope) {
-        match self.net.publish(&self.topic, envelope.to_bytes()).await {
+    async fn gossip(&mut self, envelope: &Envelope) {
+        let (net, topic) = (self.net.clone(), self.topic.clone());
+        match net.publish(&topic, envelope.to_bytes()).await {
             Ok(()) | Err(crate::net::NetError::NobodyListens) => {}
             Err(error) => tracing::debug!("{} is not gossiped: {error}", envelope.message.name()),
         }

@@ -10,7 +10,10 @@ use crate::{
     node::{
         books::{Done, Work},
         exchange::Outcome,
-        training::{Command, FreezeReport, Report, vectors::{Fragments, Shared}},
+        training::{
+            Command, FreezeReport, Report,
+            vectors::{Fragments, Shared},
+        },
     },
     observe::Event,
     wire::{BulkHello, Envelope, Header, VERSION, codec},
@@ -20,7 +23,9 @@ impl Driver {
     pub(super) fn on_net(&mut self, event: NetEvent) {
         match event {
             NetEvent::Listening(_) => self.addresses_changed(),
-            NetEvent::PeerConnected { node, .. } => tracing::debug!("connected to {}", node.short()),
+            NetEvent::PeerConnected { node, .. } => {
+                tracing::debug!("connected to {}", node.short())
+            }
             NetEvent::PeerDisconnected { node } => {
                 let now = self.clock.now();
                 self.node.handle_link_lost(now, node);
@@ -40,7 +45,8 @@ impl Driver {
             }
             NetEvent::BootstrapUnreachable { addr, error, attempt, retry_in } => {
                 let address = addr.to_string();
-                self.emitter.emit(crate::node::start::unreachable(address, error, attempt, retry_in));
+                self.emitter
+                    .emit(crate::node::start::unreachable(address, error, attempt, retry_in));
             }
             NetEvent::BootstrapReached { addr, .. } => tracing::info!("reached {addr}"),
         }
@@ -250,7 +256,10 @@ impl Driver {
             Err(reason) => {
                 tracing::info!("the body of round {} is not to be had: {reason}", header.round);
                 if self.node.head().round < header.round {
-                    self.resync(&format!("no member gave the body of round {}", header.round), false);
+                    self.resync(
+                        &format!("no member gave the body of round {}", header.round),
+                        false,
+                    );
                 }
             }
         }

@@ -287,7 +287,8 @@ impl Driver {
         let Some(at) = self.finished_at.filter(|_| !self.keep_serving) else { return false };
         let last = self.manifest.run.rounds + 1;
         let waits = |peer: &crate::proto::roster::Peer| {
-            peer.presence.fetching || peer.presence.expects <= last && peer.presence.head.round < last
+            peer.presence.fetching
+                || peer.presence.expects <= last && peer.presence.head.round < last
         };
         let others = self.node.roster().iter().any(|(_, peer)| waits(peer));
         !others || at.elapsed() > SERVE_AFTER_END

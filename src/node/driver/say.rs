@@ -121,7 +121,10 @@ impl Driver {
             });
         }
         if report.unleased > 0 {
-            tracing::info!("{} sequences of round {round} were drawn without a lease", report.unleased);
+            tracing::info!(
+                "{} sequences of round {round} were drawn without a lease",
+                report.unleased
+            );
         }
     }
 
@@ -139,9 +142,10 @@ impl Driver {
         if contributed && !self.replaying && header.jobs > 0 {
             let parameters = self.manifest.layout().elements() as u64;
             let ended = self.tally.exchange_ended.unwrap_or_else(Instant::now);
-            let seconds = self.tally.exchange_started.map_or(0.0, |started| {
-                ended.saturating_duration_since(started).as_secs_f64()
-            });
+            let seconds = self
+                .tally
+                .exchange_started
+                .map_or(0.0, |started| ended.saturating_duration_since(started).as_secs_f64());
             self.emitter.emit(Event::Exchange {
                 round,
                 members,

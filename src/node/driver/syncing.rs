@@ -83,7 +83,7 @@ impl Driver {
             genesis,
             seed: Digest(self.me.0),
             state_bytes: 8 * elements,
-            read_index: IndexReader::of_layout(layout),
+            index: IndexReader::of_layout(layout),
             limits: SyncLimits::for_elements(elements),
         };
         let have = match self.store.have(state_round, root) {

@@ -62,7 +62,6 @@ impl Positions {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

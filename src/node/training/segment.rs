@@ -49,11 +49,7 @@ impl Parameters {
 
     /// Freezes: `local` is L, `anchor` the newest anchor. `None` if the pseudo-gradient is not
     /// finite; nothing is kept of it then.
-    pub(crate) fn freeze(
-        &mut self,
-        local: Fragments,
-        anchor: &[Vec<f32>],
-    ) -> Option<FrozenDelta> {
+    pub(crate) fn freeze(&mut self, local: Fragments, anchor: &[Vec<f32>]) -> Option<FrozenDelta> {
         let delta: Fragments = self
             .start
             .iter()

@@ -50,7 +50,6 @@ pub(super) struct Worker {
     reports: mpsc::Sender<Report>,
 }
 
-
 impl Worker {
     pub(super) fn new(
         trainer: Trainer,
@@ -179,8 +178,7 @@ impl Worker {
         let (inner, rounds) = (&manifest.inner, &manifest.rounds);
         let share = f64::from(running.totals.steps) / f64::from(rounds.local_steps);
         let total = manifest.run.rounds;
-        let mut rate =
-            learning_rate(inner, running.start.round, share, rounds.local_steps, total);
+        let mut rate = learning_rate(inner, running.start.round, share, rounds.local_steps, total);
         if self.warming {
             rate *= joiner_warmup(self.trainer.steps(), rounds.local_steps);
         }
@@ -276,11 +274,7 @@ impl Worker {
         }
     }
 
-    fn folded(
-        &mut self,
-        anchor: Shared,
-        residual: Option<Vec<Vec<f32>>>,
-    ) -> Result<(), Failed> {
+    fn folded(&mut self, anchor: Shared, residual: Option<Vec<Vec<f32>>>) -> Result<(), Failed> {
         if let Some(parameters) = &mut self.parameters {
             if let Some(residual) = &residual {
                 parameters.feed_back(residual);
@@ -346,4 +340,3 @@ impl From<TrainError> for Failed {
         Self::Train(error)
     }
 }
-
