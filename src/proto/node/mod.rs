@@ -245,6 +245,11 @@ impl Node {
         &self.roster
     }
 
+    /// How many things of others the machine keeps: bounded, whatever they send.
+    pub fn kept(&self) -> usize {
+        self.stash.len() + self.local.len() + self.effects.len() + self.ballot.kept()
+    }
+
     /// What the node waits for, in one sentence: for people who ask why nothing happens.
     pub fn waiting_for(&self) -> String {
         if self.mode == Mode::Syncing {
