@@ -4,8 +4,9 @@
 pub const MAX_MEMBERS: usize = 64;
 /// Distinct member sets in a header: deaths fall into few groups, and a header stays small.
 pub const MAX_MEMBER_SETS: usize = 16;
-/// Attempts at one round before it is given up as empty.
-pub const MAX_ATTEMPTS: u8 = 16;
+/// Ballots of one round: they fit one byte. From the eighth on nothing is exchanged, so that many
+/// more mean that the voters do not agree who is alive; a round cannot be given up without them.
+pub const MAX_ATTEMPTS: u8 = 250;
 /// Bytes of one control message (plans and certificates of 64 members fit twice).
 pub const MAX_CONTROL_BYTES: usize = 32 * 1024;
 /// Bytes of a header on the wire.

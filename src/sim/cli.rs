@@ -1,43 +1,43 @@
-//! The command line of `dilocox-sim`.
+//! `dilocox-sim run`: from a scenario's text to a report.
 
-use std::{path::PathBuf, process::ExitCode};
+use crate::sim::{Report, Scenario, World};
 
-use clap::{Parser, Subcommand};
-
-/// Runs many dilocox nodes in one process on virtual time: same protocol code, simulated network.
-#[derive(Debug, Parser)]
-#[command(name = "dilocox-sim", version, arg_required_else_help = true)]
-pub struct SimArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: SimCommand,
+/// What the command line has said.
+#[derive(Clone, Debug)]
+pub struct RunArgs {
+    /// The scenario file's text.
+    pub text: String,
+    /// Instead of the file's seed.
+    pub seed: Option<u64>,
+    /// A JSON object instead of lines for people.
+    pub json: bool,
 }
 
-/// What the simulator can do.
-#[derive(Debug, Subcommand)]
-pub enum SimCommand {
-    /// Run one scenario; exit 0 if all its invariants held.
-    Run {
-        /// The scenario, such as simulations/churn.toml.
-        scenario: PathBuf,
-        /// Seed of the world, in place of the scenario's: the same seed gives the same events.
-        #[arg(long, value_name = "N")]
-        seed: Option<u64>,
-        /// Print the report as one JSON object on the last line, and nothing else.
-        #[arg(long)]
-        json: bool,
-    },
+/// Why there is no report, or a bad one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// The file is not a scenario.
+    #[error("the scenario cannot be read: {0}")]
+    Syntax(String),
+    /// A value is impossible.
+    #[error("`{0}` of the scenario is not possible: {1}")]
+    Value(String, String),
+    /// An invariant broke, or the scenario's own check failed; the report says so.
+    #[error("{0}")]
+    Failed(String),
 }
 
-/// The main function of `dilocox-sim`.
-pub fn main() -> ExitCode {
-    run(SimArgs::parse())
-}
-
-/// Carries a command out. Exit codes: 0 done, 1 failed, 2 wrong usage or scenario.
-pub fn run(args: SimArgs) -> ExitCode {
-    let SimCommand::Run { scenario, .. } = args.command;
-    eprintln!("error: cannot run {}: the simulator is not built yet", scenario.display());
-    eprintln!("help: use a later version");
-    ExitCode::FAILURE
+/// Runs a scenario and gives its report.
+///
+/// # Errors
+/// If the scenario is impossible, or it failed: the report is in the error then.
+pub fn main(args: &RunArgs) -> Result<String, SimError> {
+    let mut scenario = Scenario::from_toml(&args.text)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    let mut world = World::new(scenario)?;
+    world.run();
+    let failure = world.verdict();
+    let report = Report::of(&world, failure.clone());
+    let text = if args.json { report.to_json() } else { report.to_text() };
+    if failure.is_none() { Ok(text) } else { Err(SimError::Failed(text)) }
 }

@@ -4,13 +4,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Effect, Node, Notice, Promise, Timer,
-    ballot::{Accepted, Stage},
+    ballot::{Accepted, MAX_DEFERRED, Stage},
     bounded_text,
     coordinate::omega,
 };
 use crate::{
     base::{Attempt, Digest, NodeId, Round, Time, limits::MAX_ATTEMPTS},
-    wire::{Finished, Message, Plan, Refusal, SignedHeader, electorate},
+    wire::{Finished, Header, Message, Plan, Refusal, SignedHeader, electorate},
 };
 
 impl Node {
@@ -19,7 +19,11 @@ impl Node {
         if self.ballot.accepted_plan(digest).is_some() {
             return;
         }
-        let concerned = plan.position(self.me).is_some() || self.votes_on(&plan);
+        if self.defer(author, &plan) {
+            return;
+        }
+        let concerned =
+            author == self.me || plan.position(self.me).is_some() || self.votes_on(&plan);
         if let Err(reason) = self.acceptable(author, &plan) {
             if concerned && author != self.me {
                 self.refuse(&plan, digest, reason);
@@ -28,6 +32,26 @@ impl Node {
         }
         if concerned {
             self.accept(now, author, plan, digest);
+        } else {
+            // Somebody coordinates this attempt: it needs no second plan.
+            self.ballot.proposed.insert(plan.attempt);
+        }
+    }
+
+    /// Keeps a plan until the root of the round before is computed here.
+    fn defer(&mut self, author: NodeId, plan: &Plan) -> bool {
+        let early = self.head_root.is_none() && plan.parent == self.head_digest;
+        let deferred = &mut self.ballot.deferred;
+        if early && deferred.len() < MAX_DEFERRED {
+            deferred.push((author, plan.clone()));
+        }
+        early
+    }
+
+    /// The root is computed: takes in the plans that came before it.
+    pub(super) fn resume_deferred(&mut self, now: Time) {
+        for (author, plan) in std::mem::take(&mut self.ballot.deferred) {
+            self.on_propose(now, author, plan);
         }
     }
 
@@ -41,18 +65,18 @@ impl Node {
             let (round, digest) = (self.head.round, self.head_digest);
             return Err(Refusal::OtherHead { round, digest });
         }
-        if self.leaving {
+        if self.leaving && self.contribution().is_none() {
             return Err(Refusal::Leaving);
         }
         if let Some(promised) = self.ballot.promised
-            && plan.attempt < promised
+            && (plan.attempt < promised
+                || plan.attempt == promised && self.ballot.accepted.is_none())
         {
             return Err(Refusal::Promised(promised));
         }
         if let Some(accepted) = &self.ballot.accepted {
             let current = accepted.plan.attempt;
-            let free = self.ballot.failed || accepted.stage == Stage::Promised;
-            if plan.attempt <= current || !free {
+            if plan.attempt <= current || !self.ballot.is_free() {
                 return Err(Refusal::Busy { attempt: current, progress: 0 });
             }
         }
@@ -63,8 +87,7 @@ impl Node {
         self.valid(plan).map_err(invalid)?;
         match self.head_root {
             Some(root) if root != plan.root_before => Err(Refusal::RootDiffers(root)),
-            Some(_) => Ok(()),
-            None => Err(invalid("the root of the round before is still being computed")),
+            _ => Ok(()),
         }
     }
 
@@ -167,6 +190,9 @@ impl Node {
     ) {
         let me = self.me;
         let Some(accepted) = self.current(round, attempt) else { return };
+        if matches!(accepted.stage, Stage::Done | Stage::Promised) {
+            return;
+        }
         let linking = accepted.stage == Stage::Linking;
         let digest = accepted.digest;
         let successor = successor(&accepted.plan, me);
@@ -236,7 +262,8 @@ impl Node {
         if !all || promised * 2 <= voters.len() {
             return;
         }
-        let signed = accepts.values().flatten().max_by_key(|s| s.attempt).cloned();
+        let signed = accepts.values().flatten().max_by_key(|s| s.attempt);
+        let signed = signed.filter(|signed| self.can_commit(&signed.header)).cloned();
         let (round, attempt) = (plan.round, plan.attempt);
         self.ballot.started.insert(digest);
         match signed {
@@ -246,6 +273,14 @@ impl Node {
             None => self.gossip(Message::Start { round, attempt, plan: digest }),
         }
         self.timers.set(Timer::Attempt, now + self.config.deadlines.accept);
+    }
+
+    /// Whether more than half of a header's voters are alive. If they are not, those who are go on
+    /// without it: if it was committed after all, by nodes that are gone, that is another branch.
+    fn can_commit(&self, header: &Header) -> bool {
+        let voters = header.electorate(&self.head);
+        let alive = voters.iter().filter(|voter| self.may_vote(**voter)).count();
+        alive * 2 > voters.len()
     }
 
     pub(super) fn on_start(&mut self, now: Time, author: NodeId, plan: Digest) {
@@ -293,7 +328,14 @@ impl Node {
         if let Refusal::RootDiffers(root) = reason {
             self.on_root_differs(author, root);
         }
-        let Some(accepted) = self.ballot.accepted_plan(plan) else { return };
+        if let Refusal::Promised(promised) = reason
+            && self.head.position(author).is_some()
+        {
+            self.follow(now, promised.saturating_add(1));
+        }
+        let Some(accepted) = self.ballot.accepted_plan(plan) else {
+            return self.follow_refusal(now, author, attempt);
+        };
         let successor = successor(&accepted.plan, author);
         if attempt < self.ballot.attempt || accepted.plan.position(author).is_none() {
             return;
@@ -312,8 +354,35 @@ impl Node {
             _ => None,
         };
         if author != self.me && !self.ballot.failed {
+            let promised = match reason {
+                Refusal::Promised(promised) => promised.saturating_add(1),
+                _ => 0,
+            };
             self.give_up(now, blame, format!("{} refused: {reason}", author.short()));
+            self.follow(now, promised);
         }
+    }
+
+    /// An attempt of which this node has no plan has failed for somebody: it will not wait for it.
+    fn follow_refusal(&mut self, now: Time, author: NodeId, attempt: Attempt) {
+        let known = author != self.me && self.roster.contains(author);
+        let none = self.ballot.accepted.as_ref().is_none_or(|a| a.plan.attempt < attempt);
+        if known && none {
+            self.follow(now, attempt.saturating_add(1));
+        }
+    }
+
+    /// Others are in a higher attempt: this node joins them, unless its own still runs.
+    pub(super) fn follow(&mut self, now: Time, attempt: Attempt) {
+        let ahead = attempt > self.ballot.attempt && attempt < MAX_ATTEMPTS;
+        if !ahead || !self.ballot.is_free() {
+            return;
+        }
+        self.ballot.move_to(attempt);
+        self.ballot.blame = None;
+        self.timers.clear(Timer::Attempt);
+        self.announce(now, true);
+        self.coordinate(now);
     }
 
     /// Another voter reports another root: who is alone with its own fetches the others' state.
@@ -359,20 +428,11 @@ impl Node {
         let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
         self.notify(Notice::AttemptFailed { round, attempt, reason });
         self.effects.push_back(Effect::AbortRing { round, attempt });
-        self.ballot.failed = true;
+        self.ballot.move_to((attempt + 1).min(MAX_ATTEMPTS - 1));
         self.ballot.blame = blame;
-        self.ballot.attempt = (attempt + 1).min(MAX_ATTEMPTS - 1);
-        self.ballot.closing_sent = false;
         self.timers.clear(Timer::Attempt);
-        self.announce_next(now);
+        self.announce(now, true);
         self.coordinate(now);
-    }
-
-    /// Says Ready for the attempt after the one that failed.
-    fn announce_next(&mut self, now: Time) {
-        if self.frozen.is_some() {
-            self.announce(now, true);
-        }
     }
 }
 

@@ -14,6 +14,9 @@ use crate::{
 /// Headers of one round that are remembered by digest: one for each attempt.
 const MAX_HEADERS: usize = MAX_ATTEMPTS as usize;
 
+/// Plans that wait for the root of the round before: three candidates, a few attempts.
+pub(super) const MAX_DEFERRED: usize = 8;
+
 /// From this attempt on, unfinished jobs are left unfinished rather than tried again.
 pub(super) const EMPTY_FROM: Attempt = 8;
 
@@ -71,6 +74,8 @@ pub(super) struct Ballot {
     pub(super) wanted: BTreeMap<Digest, Attempt>,
     pub(super) promised: Option<Attempt>,
     pub(super) signed: Option<SignedHeader>,
+    /// Plans that came before the root of the round before was computed, with their authors.
+    pub(super) deferred: Vec<(NodeId, Plan)>,
     /// To whom the own Ready of the current attempt was sent.
     pub(super) ready_to: Vec<NodeId>,
 }
@@ -86,6 +91,16 @@ impl Ballot {
         true
     }
 
+    /// How many things of others are kept.
+    pub(super) fn kept(&self) -> usize {
+        let readies: usize = self.readies.values().map(BTreeMap::len).sum();
+        let accepts: usize = self.accepts.values().map(BTreeMap::len).sum();
+        let votes: usize = self.votes.values().map(BTreeMap::len).sum();
+        let blames: usize = self.blames.values().map(BTreeSet::len).sum();
+        readies + accepts + votes + blames + self.headers.len() + self.stored.len()
+            + self.started.len() + self.refused_links.len() + self.roots.len() + self.wanted.len()
+    }
+
     pub(super) fn header(&self, digest: &Digest) -> Option<&Header> {
         self.headers.get(digest)
     }
@@ -95,9 +110,21 @@ impl Ballot {
         self.accepted.as_ref().filter(|accepted| accepted.digest == digest)
     }
 
-    /// The highest attempt that anybody is ready for.
-    pub(super) fn highest_ready(&self) -> Option<Attempt> {
-        self.readies.last_key_value().map(|(&attempt, _)| attempt)
+    /// Whether a plan of a higher attempt may be taken: none is accepted, it has failed, or this
+    /// node has only promised.
+    pub(super) fn is_free(&self) -> bool {
+        let promised = |accepted: &Accepted| accepted.stage == Stage::Promised;
+        self.failed || self.accepted.as_ref().is_none_or(promised)
+    }
+
+    /// Goes on to a higher attempt; what was said for lower ones is not needed any more, except
+    /// who was ready in the one before.
+    pub(super) fn move_to(&mut self, attempt: Attempt) {
+        self.attempt = attempt;
+        self.failed = true;
+        self.closing_sent = false;
+        self.readies = self.readies.split_off(&attempt.saturating_sub(2));
+        self.quorum_since = self.quorum_since.split_off(&attempt);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Effect, Mode, Node, Notice, Promise, Timer, ballot::Stage};
 use crate::{
-    base::{Attempt, Bounded, Digest, NodeId, Round, Time},
+    base::{Attempt, Bounded, Digest, NodeId, Round, Time, limits::MAX_ATTEMPTS},
     identity::Signature,
     wire::{Certificate, Header, MemberSet, Message, Plan, SignedHeader, Vote, domain, vote_bytes},
 };
@@ -46,7 +46,9 @@ impl Node {
         self.timers.set(Timer::Attempt, now + self.config.deadlines.signatures);
         let voters = header.electorate(&self.head);
         let outside = voters.iter().any(|voter| header.position(*voter).is_none());
-        if author == self.me && outside {
+        // The author tells them; an author outside the plan does not know the header.
+        let teller = plan.position(author).map_or(plan.members[0].node, |_| author);
+        if teller == self.me && outside {
             let signed = SignedHeader { attempt, header: header.clone() };
             self.gossip(Message::HeaderProposed(Box::new(signed)));
         }
@@ -99,6 +101,9 @@ impl Node {
         signature: Signature,
     ) {
         let bytes = vote_bytes(self.config.run, self.open(), attempt, header);
+        if attempt >= MAX_ATTEMPTS {
+            return;
+        }
         if signature.verify(author, domain::VOTE, &bytes).is_err() {
             return;
         }
@@ -143,9 +148,10 @@ impl Node {
             && self.head_root.is_some_and(|root| root == header.root_before);
         let ours =
             self.ballot.accepted.as_ref().is_some_and(|accepted| {
-                accepted.plan.attempt == attempt && accepted.author == author
+                let teller = accepted.author == author || accepted.plan.position(author).is_some();
+                accepted.plan.attempt == attempt && teller
             });
-        if !follows || !ours || self.ballot.failed || !self.ballot.remember(&header) {
+        if !follows || !ours || !self.ballot.remember(&header) {
             return;
         }
         if self.ballot.stored.contains(&digest) {
@@ -164,7 +170,9 @@ impl Node {
         for attempt in attempts {
             self.try_certify(now, attempt, digest);
         }
-        self.timers.set(Timer::Attempt, now + self.config.deadlines.signatures * 2);
+        if !self.ballot.failed {
+            self.timers.set(Timer::Attempt, now + self.config.deadlines.signatures * 2);
+        }
     }
 
     pub(super) fn on_committed(&mut self, certificate: Box<Certificate>) {
@@ -212,14 +220,12 @@ impl Node {
         debug_assert_eq!(header.round, round, "folds come back in order");
         let certificate = self.head_certificate.take();
         self.set_head(*header, certificate, None);
+        self.timers.set(Timer::Presence, now);
         if round > self.last_round() {
-            self.mode = Mode::Finished;
-            self.effects.push_back(Effect::Finished);
-            self.timers.set(Timer::Presence, now);
-        } else {
+            self.finish();
+        } else if !self.leaving {
             self.opened(now);
         }
-        self.timers.set(Timer::Presence, now);
         if self.leaving {
             self.say_goodbye();
         }
@@ -230,6 +236,7 @@ impl Node {
     pub fn handle_root(&mut self, now: Time, round: Round, root: Digest) {
         if round == self.head.round {
             self.head_root = Some(root);
+            self.resume_deferred(now);
             self.coordinate(now);
         }
         self.settle(now);

@@ -34,10 +34,16 @@ impl Node {
         }
         if let Some(blamed) = ready.blame
             && ready.attempt > 0
+            && self.roster.contains(blamed)
         {
             self.ballot.blames.entry(blamed).or_default().insert(ready.attempt - 1);
         }
-        let readies = self.ballot.readies.entry(ready.attempt).or_default();
+        let attempt = ready.attempt;
+        self.follow(now, attempt);
+        if attempt.abs_diff(self.ballot.attempt) > 2 {
+            return;
+        }
+        let readies = self.ballot.readies.entry(attempt).or_default();
         if readies.len() < MAX_READIES || readies.contains_key(&author) {
             readies.insert(author, ready);
         }
@@ -72,11 +78,12 @@ impl Node {
     /// The attempt that this node may coordinate, and its place among the candidates.
     fn duty(&self) -> Option<(Attempt, u32)> {
         let idle = self.mode == super::Mode::Active && self.folding.is_none() && !self.leaving;
-        let attempt = self.ballot.highest_ready()?;
-        let taken = self.ballot.proposed.contains(&attempt)
+        let attempt = self.ballot.attempt;
+        let taken = !self.ballot.is_free()
+            || self.ballot.proposed.contains(&attempt)
             || self.ballot.accepted.as_ref().is_some_and(|a| a.plan.attempt >= attempt)
-            || self.ballot.promised.is_some_and(|promised| promised > attempt);
-        if !idle || taken || attempt < self.ballot.attempt || self.head_root.is_none() {
+            || self.ballot.promised.is_some_and(|promised| promised >= attempt);
+        if !idle || taken || self.head_root.is_none() {
             return None;
         }
         let place = self.candidates(attempt).iter().position(|&node| node == self.me)?;
@@ -93,7 +100,7 @@ impl Node {
             return Verdict::Wait(None);
         }
         let since = *self.ballot.quorum_since.entry(attempt).or_insert(now);
-        let patience = self.config.deadlines.takeover * place;
+        let patience = self.config.deadlines.takeover * place + back_off(attempt);
         let missing: Vec<String> =
             self.expected(attempt).difference(&ready).map(NodeId::short).collect();
         let graces = if attempt == 0 { 2 } else { 1 };
@@ -124,10 +131,12 @@ impl Node {
         Verdict::Wait(Some(due))
     }
 
-    /// Live nodes that are ready for `attempt`.
+    /// Live nodes that are ready for `attempt` and whose link is not just lost.
     fn ready(&self, attempt: Attempt) -> BTreeSet<NodeId> {
         let readies = self.ballot.readies.get(&attempt);
-        let live = |node: &NodeId| *node == self.me || self.roster.contains(*node);
+        let live = |node: &NodeId| {
+            *node == self.me || self.roster.get(*node).is_some_and(|peer| !peer.suspect)
+        };
         readies.into_iter().flat_map(|r| r.keys()).copied().filter(live).collect()
     }
 
@@ -154,8 +163,9 @@ impl Node {
 
     fn propose(&mut self, attempt: Attempt, reason: String) {
         let round = self.open();
-        self.ballot.proposed.insert(attempt);
+        // Without anybody to name: when the next Ready comes, it is tried again.
         let Some(plan) = self.plan(attempt) else { return };
+        self.ballot.proposed.insert(attempt);
         self.notify(Notice::Closing { round, reason });
         self.gossip(Message::Propose(plan));
     }
@@ -279,6 +289,12 @@ impl Node {
     pub(super) fn skips_ring(&self, plan: &Plan) -> bool {
         plan.attempt >= EMPTY_FROM || plan.round > self.last_round()
     }
+}
+
+/// Attempts that fail at once must not race through all ballots while presence expires.
+fn back_off(attempt: Attempt) -> Duration {
+    let doublings = u32::from(attempt.saturating_sub(2)).min(5);
+    if attempt < 2 { Duration::ZERO } else { Duration::from_millis(200) * (1 << doublings) }
 }
 
 /// A member's integer share 1..=256 of the largest weight.

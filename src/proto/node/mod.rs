@@ -46,7 +46,7 @@ pub use timer::Timer;
 use timer::Timers;
 
 use crate::{
-    base::{Bounded, Digest, NodeId, Round, RunId, Time},
+    base::{Bounded, Digest, NodeId, Round, RunId, Time, limits::MAX_ATTEMPTS},
     config::{
         Manifest,
         manifest::{Overlap, WhileWaiting},
@@ -175,17 +175,20 @@ impl Node {
             self.take_lease(header);
         }
         self.set_head(head.clone(), None, Some(root));
-        self.mode = Mode::Active;
         self.timers.clear(Timer::Behind);
+        self.timers.set(Timer::Presence, now);
+        if head.round > self.last_round() {
+            return self.finish();
+        }
+        self.mode = Mode::Active;
         let lifetime = self.config.deadlines.lifetime(self.roster.len() + 1, Duration::ZERO) * 2;
         self.presumed = head.members.iter().map(|member| (member.node, now + lifetime)).collect();
-        self.presumed.remove(&self.me);
+        self.presumed.retain(|node, _| *node != self.me && !self.roster.contains(*node));
         if let Some(at) = self.presumed.values().min() {
             self.timers.set(Timer::Expiry, *at);
         }
         let others = self.roster.training().count() > 0;
         self.first_round = self.open() + Round::from(others && self.config.trains);
-        self.timers.set(Timer::Presence, now);
         self.opened(now);
         self.settle(now);
     }
@@ -208,7 +211,7 @@ impl Node {
                 Timer::Repeat => self.announce(now, true),
                 Timer::Coordinate => self.coordinate(now),
                 Timer::Attempt => self.attempt_overdue(now),
-                Timer::Behind => self.check_behind(),
+                Timer::Behind => self.check_behind(now),
                 Timer::Leave => self.say_goodbye(),
             }
         }
@@ -243,6 +246,11 @@ impl Node {
     /// Who is believed alive.
     pub fn roster(&self) -> &Roster {
         &self.roster
+    }
+
+    /// How many things of others the machine keeps: bounded, whatever they send.
+    pub fn kept(&self) -> usize {
+        self.stash.len() + self.local.len() + self.effects.len() + self.ballot.kept()
     }
 
     /// What the node waits for, in one sentence: for people who ask why nothing happens.
@@ -314,6 +322,9 @@ impl Node {
             _ => {}
         }
         let Some(round) = round_of(&envelope.message) else { return };
+        if self.mode == Mode::Finished {
+            return self.help_the_late(author, round, &envelope.message);
+        }
         if self.mode != Mode::Active {
             return;
         }
@@ -419,8 +430,9 @@ impl Node {
         if let Some((round, attempt)) = self.memory.promised
             && round == open
         {
+            // Which plan it was is forgotten, so this attempt is over for this node.
             self.ballot.promised = Some(attempt);
-            self.ballot.attempt = attempt;
+            self.ballot.attempt = (attempt + 1).min(MAX_ATTEMPTS - 1);
         }
         if let Some((attempt, header)) = self.memory.signed.clone()
             && header.round == open
@@ -440,6 +452,18 @@ impl Node {
         }
         self.announce(now, true);
         self.coordinate(now);
+    }
+
+    /// The frozen pseudo-gradient of the open round.
+    fn contribution(&self) -> Option<Frozen> {
+        self.frozen.filter(|frozen| frozen.round == self.open())
+    }
+
+    /// The run's last header is folded.
+    fn finish(&mut self) {
+        self.mode = Mode::Finished;
+        self.timers.clear(Timer::Repeat);
+        self.effects.push_back(Effect::Finished);
     }
 
     fn candidates(&self, attempt: u8) -> Vec<NodeId> {

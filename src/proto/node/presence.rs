@@ -23,10 +23,12 @@ impl Node {
         self.timers.set(Timer::Presence, now);
     }
 
-    /// Leave: finish the running exchange, but take no longer than `grace`.
+    /// Leave: finish the exchange that this node is ready for, but take no longer than `grace`.
     pub fn leave(&mut self, now: Time, grace: Duration) {
         self.leaving = true;
-        let idle = self.ballot.accepted.is_none() && self.folding.is_none();
+        let idle = self.ballot.accepted.is_none()
+            && self.folding.is_none()
+            && self.contribution().is_none();
         if idle || self.mode != Mode::Active {
             self.say_goodbye();
         } else {
@@ -99,8 +101,8 @@ impl Node {
     }
 
     pub(super) fn on_goodbye(&mut self, now: Time, author: NodeId, stamp: (u64, u64)) {
-        if self.roster.handle_goodbye(author, stamp) {
-            self.presumed.remove(&author);
+        let presumed = self.presumed.remove(&author).is_some();
+        if self.roster.handle_goodbye(author, stamp) || presumed {
             self.notify(Notice::PeerLeft { node: author, reason: "it said goodbye" });
             self.announce(now, false);
             self.coordinate(now);
@@ -121,11 +123,16 @@ impl Node {
         self.coordinate(now);
     }
 
-    pub(super) fn check_behind(&mut self) {
+    pub(super) fn check_behind(&mut self, now: Time) {
         if self.mode != Mode::Active {
             return;
         }
         let Some((peer, head)) = self.roster.best_head() else { return };
+        if self.folding.is_some() && head.round == self.open() {
+            // This node is folding the very round.
+            let again = now + self.config.deadlines.repeat;
+            return self.timers.set(Timer::Behind, again);
+        }
         if head.round > self.head.round {
             self.mode = Mode::Syncing;
             let reason = format!(

@@ -52,21 +52,25 @@ impl Node {
         self.settle(now);
     }
 
-    /// The running segment is frozen, and the next one has started if there is one. `None`: its
+    /// The running segment is frozen, and the next one has started if there is one. If its round is
+    /// folded already, the pseudo-gradient is the caller's to put into the error buffer. `None`: its
     /// pseudo-gradient is unusable (not finite), and training has started again from the anchor.
     pub fn handle_frozen(&mut self, now: Time, frozen: Option<Frozen>) {
-        let round = self.segment.round;
         self.segment.freezing = false;
         let Some(frozen) = frozen else {
-            self.segment.start(now, round);
+            self.segment.start(now, self.segment.round);
             return self.settle(now);
         };
-        let next = self.next_segment(round);
-        self.segment.start(now, round + 1);
+        let next = self.next_segment(frozen.round);
+        self.segment.start(now, frozen.round + 1);
         self.segment.running = next.is_some();
         if frozen.round == self.open() {
             self.frozen = Some(frozen);
             self.announce(now, true);
+        } else if self.mode == Mode::Active {
+            // The round was committed while the segment was being frozen: the pseudo-gradient
+            // goes back into the error buffer, and the next segment belongs to the open round.
+            self.open_segment(now);
         }
         self.settle(now);
     }
@@ -121,8 +125,10 @@ impl Node {
             }
             return;
         }
-        let frozen_here = self.frozen.is_some_and(|frozen| frozen.round == open);
-        if self.segment.running {
+        let frozen_here = self.contribution().is_some();
+        if self.segment.freezing {
+            // `handle_frozen` goes on.
+        } else if self.segment.running {
             // A segment that was not frozen in time is renumbered to the open round.
             self.segment.round = self.segment.round.max(open);
             self.try_freeze();
@@ -138,8 +144,8 @@ impl Node {
 
     /// Tells the candidates that this node is ready; again if `always`, or if they have changed.
     pub(super) fn announce(&mut self, now: Time, always: bool) {
-        let Some(frozen) = self.frozen.filter(|frozen| frozen.round == self.open()) else { return };
-        if self.mode != Mode::Active || self.leaving || self.folding.is_some() {
+        let Some(frozen) = self.contribution() else { return };
+        if self.mode != Mode::Active || self.folding.is_some() {
             return;
         }
         if self.ballot.accepted.as_ref().is_some_and(|a| a.plan.attempt == self.ballot.attempt) {
@@ -159,7 +165,12 @@ impl Node {
             blame: self.ballot.blame,
         });
         self.ballot.ready_to.clone_from(&candidates);
-        self.send_all(candidates, &ready);
+        // A higher attempt is news for everybody: nodes in different attempts must meet.
+        if self.ballot.attempt == 0 {
+            self.send_all(candidates, &ready);
+        } else {
+            self.gossip(ready);
+        }
         self.timers.set(Timer::Repeat, now + self.config.deadlines.repeat);
     }
 }
