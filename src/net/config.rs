@@ -68,7 +68,8 @@ pub struct NetLimits {
     pub idle_timeout: Duration,
     /// How often a connection is probed.
     pub ping_interval: Duration,
-    /// How long a silent connection is believed alive after a probe.
+    /// How long a connection is believed alive after a probe that stays unanswered while its bulk
+    /// streams stand still.
     pub ping_timeout: Duration,
     /// How long a one-way message may wait for its acknowledgement.
     pub message_timeout: Duration,

@@ -20,8 +20,8 @@
 //! - **Bulk streams** ([`Net::open_bulk`]) are ours, see [`bulk`]: frames with back-pressure, a rate
 //!   limit, and for tests an injected latency.
 //! - **Dead peers**: a killed process resets its connections at once. A machine that vanished is
-//!   noticed when a ping stays unanswered for [`NetLimits::ping_timeout`] and its bulk streams made
-//!   no progress in that time either (a full send queue on a slow link delays pings).
+//!   noticed when its pings are overdue by [`NetLimits::ping_timeout`] and its bulk streams made no
+//!   progress in that time either (a full send queue on a slow link delays pings).
 //! - **Bootstrap** peers are dialled for ever, with growing, jittered pauses.
 //!
 //! libp2p's types stay in here, except [`Multiaddr`]. Not here: relays, hole punching, QUIC, finding

@@ -99,6 +99,7 @@ impl Owner {
         }
         self.seen.insert(connection, Seen { addr: addr.clone(), inbound });
         self.dials.remove(&connection);
+        self.on_alive(peer, connection);
         if first && let Some(node) = node_of(&peer) {
             self.shared.view_mut().connected.insert(node, Arc::default());
             self.outbox.note(NetEvent::PeerConnected { node, addr });
@@ -109,7 +110,7 @@ impl Owner {
 
     fn on_closed(&mut self, peer: PeerId, connection: ConnectionId, last: bool) {
         self.seen.remove(&connection);
-        self.suspects.remove(&connection);
+        self.vigil.remove(&connection);
         if last && let Some(node) = node_of(&peer) {
             self.shared.view_mut().connected.remove(&node);
             self.outbox.note(NetEvent::PeerDisconnected { node });

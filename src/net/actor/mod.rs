@@ -45,7 +45,7 @@ use crate::{
 use book::Book;
 use bootstrap::Bootstrap;
 use queries::Query;
-use silence::Suspects;
+use silence::Vigil;
 
 /// Commands that wait for the owner task.
 const COMMANDS: usize = 128;
@@ -92,7 +92,7 @@ struct Owner {
     dials: HashMap<ConnectionId, PeerId>,
     /// Where the other end of each connection was seen.
     seen: HashMap<ConnectionId, Seen>,
-    suspects: Suspects,
+    vigil: Vigil,
     messages: HashMap<OutboundRequestId, Answer<(), RequestError>>,
     requests: HashMap<OutboundRequestId, (PeerId, Answer<Vec<u8>, RequestError>)>,
     queries: HashMap<libp2p::kad::QueryId, Query>,
@@ -131,7 +131,7 @@ impl Owner {
             waiting: BTreeMap::new(),
             dials: HashMap::new(),
             seen: HashMap::new(),
-            suspects: Suspects::new(),
+            vigil: Vigil::new(),
             messages: HashMap::new(),
             requests: HashMap::new(),
             queries: HashMap::new(),
@@ -198,7 +198,7 @@ impl Owner {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        [self.bootstrap.next_due(), self.reprovide_at, self.next_suspect()]
+        [self.bootstrap.next_due(), self.reprovide_at, self.next_check()]
             .into_iter()
             .flatten()
             .min()
@@ -208,7 +208,7 @@ impl Owner {
         let now = Instant::now();
         self.dial_bootstrap(now);
         self.reprovide(now);
-        self.check_suspects(now);
+        self.close_silent(now);
     }
 
     /// Closes all connections, so that peers know at once.

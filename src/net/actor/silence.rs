@@ -1,10 +1,15 @@
-//! Connections whose other end does not answer pings.
+//! Connections whose other end has fallen silent.
 //!
-//! A full send queue on a slow link delays pings by seconds, so a failed ping alone proves nothing:
-//! the connection becomes a suspect and is looked at until a ping succeeds, or bulk streams stand
-//! still as well.
+//! A connection is silent when no ping was answered for [`NetLimits::ping_interval`] and
+//! [`NetLimits::ping_timeout`] together, and its peer's bulk streams stood still for the latter: a
+//! full send queue on a slow link delays pings by seconds, so an overdue ping alone proves nothing.
+//! Answers are counted, not failures: libp2p's ping keeps the first failure to itself, and the next
+//! one takes ten seconds more.
+//!
+//! [`NetLimits::ping_interval`]: crate::net::NetLimits::ping_interval
+//! [`NetLimits::ping_timeout`]: crate::net::NetLimits::ping_timeout
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use libp2p::{PeerId, ping, swarm::ConnectionId};
 use tokio::time::Instant;
@@ -12,62 +17,63 @@ use tokio::time::Instant;
 use super::Owner;
 use crate::net::address::node_of;
 
-/// Ping timeouts that a suspect lives while it owes or is owed the reply to a request, whose bytes
-/// are not seen moving.
-const PATIENCE: u32 = 3;
+/// Ping timeouts that a connection lives on while a reply to a request is awaited, whose bytes are
+/// not seen moving.
+const PATIENCE: u32 = 2;
 
-/// Connections under suspicion.
-pub(super) type Suspects = BTreeMap<ConnectionId, Suspect>;
+/// Connections and when they last answered.
+pub(super) type Vigil = BTreeMap<ConnectionId, Watched>;
 
-/// A connection on which a ping failed.
-pub(super) struct Suspect {
+/// A connection that is to answer pings.
+pub(super) struct Watched {
     peer: PeerId,
-    since: Instant,
+    answered: Instant,
     check_at: Instant,
 }
 
 impl Owner {
-    /// A ping succeeded or failed.
+    /// A new connection, or a sign of life on an old one.
+    pub(super) fn on_alive(&mut self, peer: PeerId, connection: ConnectionId) {
+        let answered = Instant::now();
+        let check_at = answered + self.limits.ping_interval + self.limits.ping_timeout;
+        self.vigil.insert(connection, Watched { peer, answered, check_at });
+    }
+
+    /// A ping was answered, or not.
     pub(super) fn on_ping(&mut self, ping::Event { peer, connection, result }: ping::Event) {
         match result {
-            Ok(_) => drop(self.suspects.remove(&connection)),
-            Err(ping::Failure::Unsupported) => {}
-            Err(failure) => {
-                tracing::debug!(%peer, %failure, "a ping failed");
-                let now = Instant::now();
-                let suspect = Suspect { peer, since: now, check_at: now };
-                self.suspects.entry(connection).or_insert(suspect);
-                self.check_suspects(now);
-            }
+            Ok(_) => self.on_alive(peer, connection),
+            Err(ping::Failure::Unsupported) => drop(self.vigil.remove(&connection)),
+            Err(failure) => tracing::debug!(%peer, %failure, "a ping failed"),
         }
     }
 
-    /// When the next suspect is to be looked at.
-    pub(super) fn next_suspect(&self) -> Option<Instant> {
-        self.suspects.values().map(|suspect| suspect.check_at).min()
+    /// When the next connection is to be looked at.
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        self.vigil.values().map(|watched| watched.check_at).min()
     }
 
-    /// Closes the suspects that are due and show no life.
-    pub(super) fn check_suspects(&mut self, now: Instant) {
+    /// Closes the connections that are due and show no life.
+    pub(super) fn close_silent(&mut self, now: Instant) {
         let window = self.limits.ping_timeout;
+        let overdue = self.limits.ping_interval + window;
         let mut silent = Vec::new();
-        for (connection, suspect) in &mut self.suspects {
-            if suspect.check_at > now {
+        for (connection, watched) in &mut self.vigil {
+            if watched.check_at > now {
                 continue;
             }
-            suspect.check_at = now + (window / 2).max(Duration::from_millis(1));
-            let moving = node_of(&suspect.peer)
+            watched.check_at = now + window / 2;
+            let moving = node_of(&watched.peer)
                 .is_some_and(|node| self.shared.activity(node).within(window));
-            let patient = now < suspect.since + window * PATIENCE
-                && self.requests.values().any(|(peer, _)| *peer == suspect.peer);
+            let patient = now < watched.answered + overdue + window * PATIENCE
+                && self.requests.values().any(|(peer, _)| *peer == watched.peer);
             if !moving && !patient {
-                silent.push(*connection);
+                silent.push((*connection, watched.peer));
             }
         }
-        for connection in silent {
-            if let Some(suspect) = self.suspects.remove(&connection) {
-                tracing::info!(peer = %suspect.peer, "a silent connection is closed");
-            }
+        for (connection, peer) in silent {
+            tracing::info!(%peer, "a silent connection is closed");
+            self.vigil.remove(&connection);
             self.swarm.close_connection(connection);
         }
     }
