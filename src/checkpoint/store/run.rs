@@ -379,6 +379,14 @@ impl RunStore {
         self.adopt_snapshot(round)
     }
 
+    /// Removes all snapshots, because what is in them is not trusted any more.
+    ///
+    /// # Errors
+    /// If files cannot be removed.
+    pub fn drop_snapshots(&mut self) -> Result<(), StoreError> {
+        self.snapshot_rounds().into_iter().try_for_each(|round| self.remove_snapshot(round))
+    }
+
     fn remove_snapshot(&mut self, round: Round) -> Result<(), StoreError> {
         self.shared.lock().snapshots.remove(&round);
         self.snapshots.remove(round)
