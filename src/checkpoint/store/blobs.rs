@@ -124,7 +124,7 @@ impl BlobStore {
         let imported = self.import(&mut source, path, &work);
         if imported.is_err() {
             // Best effort: opening the store removes it as well.
-            let _ = std::fs::remove_dir_all(&work);
+            let _ = self.disk.remove_dir(&work);
         }
         let index = imported?;
         let (digest, bytes) = (index.digest(), index.bytes);

@@ -168,7 +168,7 @@ impl Disk {
         };
         write().inspect_err(|_| {
             // Best effort: the next replace removes it as well.
-            let _ = fs::remove_file(&temporary);
+            let _ = self.remove_file(&temporary);
         })
     }
 }

@@ -98,7 +98,7 @@ impl Records {
             .and_then(|()| self.disk.sync(&self.file, &self.path));
         if let Err(error) = written {
             // Best effort: the next append overwrites what is left, and opening cuts it.
-            let _ = self.file.set_len(self.end);
+            let _ = self.disk.set_len(&self.file, &self.path, self.end);
             return Err(error);
         }
         let span = Span { offset: self.end + HEAD as u64, len: bytes.len() as u32 };

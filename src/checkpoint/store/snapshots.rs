@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -170,7 +169,7 @@ fn write_leaf(disk: &Disk, dir: &Path, leaf: u32, bytes: &[u8]) -> Result<(), St
     };
     write().inspect_err(|_| {
         // Best effort: a cut leaf does not have its digest and is written again.
-        let _ = fs::remove_file(&path);
+        let _ = disk.remove_file(&path);
     })
 }
 
@@ -217,7 +216,7 @@ impl Drop for SnapshotWriter {
     fn drop(&mut self) {
         if !self.finished {
             // Best effort: opening the store removes it as well.
-            let _ = fs::remove_dir_all(&self.dir);
+            let _ = self.disk.remove_dir(&self.dir);
         }
     }
 }

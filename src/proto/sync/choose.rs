@@ -7,9 +7,10 @@ use crate::{
     proto::sync::{
         Effect, LeafTable, PartialSnapshot, Sync,
         blob::BlobJob,
-        machine::{Way, Work},
+        machine::{Item, Way, Work},
         snapshot::SnapshotJob,
     },
+    wire::blob::BlobIndex,
 };
 
 /// A way that could be gone.
@@ -22,7 +23,10 @@ enum Choice {
 impl Sync {
     /// Takes up the snapshot of an interrupted join; it is used when it is chosen.
     pub(super) fn resume(&mut self, partial: PartialSnapshot) {
-        let Ok(index) = crate::wire::blob::BlobIndex::of(&partial.index) else { return };
+        if partial.round <= self.state.round {
+            return self.push(Effect::DropPartial { round: partial.round });
+        }
+        let Ok(index) = BlobIndex::of(&partial.index) else { return };
         match self.readable(partial.round, &partial.index) {
             Ok(table) => {
                 let mut job = SnapshotJob::new(&self.config, partial.round, index.digest());
@@ -147,39 +151,50 @@ impl Sync {
     fn turn(&mut self, choice: Choice) {
         debug_assert!(!matches!(self.work, Some(Work::Install(_))));
         self.cancel_snapshot();
-        if let Way::Snapshot(job) = std::mem::replace(&mut self.way, Way::Replay) {
-            self.park(job);
+        let next = match choice {
+            Choice::Replay => Way::Replay,
+            Choice::Snapshot(round, index) => Way::Snapshot(
+                self.take_parked(round, index)
+                    .unwrap_or_else(|| Box::new(SnapshotJob::new(&self.config, round, index))),
+            ),
+        };
+        if let Way::Snapshot(left) = std::mem::replace(&mut self.way, next) {
+            self.park(left);
         }
-        if let Choice::Snapshot(round, index) = choice {
-            self.way = match self.take_parked(round, index) {
-                Some(job) => Way::Snapshot(job),
-                None => Way::Snapshot(Box::new(SnapshotJob::new(&self.config, round, index))),
-            };
-            self.leave_bodies(round);
-        }
+        self.leave_bodies(self.base());
     }
 
+    /// Sets a snapshot aside; only one is kept, and none whose index is not there.
     fn park(&mut self, job: Box<SnapshotJob>) {
+        if job.root().is_none() {
+            return;
+        }
         if let Some(old) = self.parked.replace(job) {
             self.push(Effect::DropPartial { round: old.round });
         }
     }
 
-    /// The parked job, if it is the snapshot wanted and still fits the chain. Another one stays
-    /// parked while it is older: its files go when this one is parked or installed.
+    /// The parked job, if it is the snapshot wanted and still fits the chain. One of the same round
+    /// with another index goes: the two would share their files.
     fn take_parked(&mut self, round: Round, index: Digest) -> Option<Box<SnapshotJob>> {
-        let job = self.parked.take_if(|job| job.round == round && job.index == index)?;
+        let job = self.parked.take_if(|job| job.round == round)?;
         let wanted = self.chain.link(round + 1).map(|link| link.root_before);
-        if job.root().is_some() && job.root() != wanted {
+        if job.index != index || job.root() != wanted {
             self.push(Effect::DropPartial { round });
             return None;
         }
         Some(job)
     }
 
+    /// Forgets the parked snapshot if the state has come as far as it.
+    pub(super) fn drop_parked_to(&mut self, round: Round) {
+        if let Some(job) = self.parked.take_if(|job| job.round <= round) {
+            self.push(Effect::DropPartial { round: job.round });
+        }
+    }
+
     /// Stops what is under way for bodies that the snapshot makes unnecessary.
     fn leave_bodies(&mut self, round: Round) {
-        use crate::proto::sync::machine::Item;
         self.cancel_where(
             |request| matches!(request.item, Item::Body { round: of, .. } if of <= round),
         );
@@ -230,6 +245,13 @@ impl Sync {
             return format!(
                 "the state after round {state} is not the run's, and no peer offers a newer \
                  snapshot: wait for the next one, or check this machine (memory, compiler flags)"
+            );
+        }
+        if !self.requests_end_well() {
+            let count = self.donors.iter().count();
+            return format!(
+                "{count} peers are known and none answers (state at round {state}): check the \
+                 connection and its firewall; they are asked again"
             );
         }
         let lost = self.bodies.first_lost(self.base());

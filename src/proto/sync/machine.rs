@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// Rechecks without a useful reply after which a sync is stuck.
+const VAIN_RECHECKS: u32 = 3;
+
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
@@ -115,6 +118,8 @@ pub struct Sync {
     effects: VecDeque<Effect>,
     caught_up: Option<Round>,
     started: Option<Time>,
+    /// When a donor appeared or sent something useful.
+    pub(super) useful_at: Time,
     now: Time,
     recheck_at: Time,
 }
@@ -143,6 +148,7 @@ impl Sync {
             effects: VecDeque::new(),
             caught_up: None,
             started: None,
+            useful_at: Time::ZERO,
             now: Time::ZERO,
             recheck_at: Time::ZERO,
             config,
@@ -159,6 +165,7 @@ impl Sync {
         if self.donors.announce(node, head) {
             self.paused = None;
             self.stuck = None;
+            self.useful_at = now;
             self.bodies.refresh_lost(&self.donors);
             self.dirty = true;
         }
@@ -331,10 +338,10 @@ impl Sync {
     fn stand(&mut self, work: Work, round: Round, root: Option<Digest>) {
         if matches!(work, Work::Install(_)) {
             self.way = Way::Undecided;
-            self.parked = None;
             self.state.sound = true;
             self.dirty = true;
         }
+        self.drop_parked_to(round);
         (self.state.round, self.state.root) = (round, root);
         self.stuck = None;
         self.chain.forget_below(round);
@@ -556,13 +563,15 @@ impl Sync {
         }
         if self.settled(now) {
             let round = self.state.round;
+            self.drop_parked_to(Round::MAX);
             if self.caught_up != Some(round) {
                 self.caught_up = Some(round);
                 self.push(Effect::CaughtUp { round });
             }
             return;
         }
-        if !self.requests.is_empty() || self.donors.next_ready(now).is_some() {
+        let hopeful = !self.requests.is_empty() || self.donors.next_ready(now).is_some();
+        if hopeful && self.requests_end_well() {
             return;
         }
         let patience = self.config.limits.recheck;
@@ -574,6 +583,12 @@ impl Sync {
             self.stuck = Some(reason.clone());
             self.push(Effect::Stuck { reason });
         }
+    }
+
+    /// Whether a useful reply has come lately; false only when peers are asked in vain.
+    pub(super) fn requests_end_well(&self) -> bool {
+        self.donors.is_empty()
+            || self.now.since(self.useful_at) < VAIN_RECHECKS * self.config.limits.recheck
     }
 
     fn settled(&self, now: Time) -> bool {

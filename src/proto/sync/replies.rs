@@ -37,7 +37,10 @@ impl Sync {
             (Item::Chain { from }, Reply::Chain(_) | Reply::NotFound) => {
                 self.no_chain(now, node, from, sent);
             }
-            (_, Reply::NotFound) => self.not_found(node, item),
+            (_, Reply::NotFound) => {
+                self.useful_at = now;
+                self.not_found(node, item);
+            }
             (Item::Offers, Reply::Snapshots(offers)) => {
                 self.useful(now, request);
                 self.take_offers(node, offers.into_vec());
@@ -101,6 +104,7 @@ impl Sync {
     }
 
     fn useful(&mut self, now: Time, request: InFlight) {
+        self.useful_at = now;
         self.donors.replied(request.node, request.item.bulk(), now.since(request.sent));
     }
 
