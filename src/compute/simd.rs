@@ -1,30 +1,45 @@
 //! Vector units found at run time, and the few inner loops that everything else is made of.
 //!
 //! Loops are written so that the compiler vectorises them: fixed lanes, no early exits. Which
-//! instructions it may use is decided by [`wide`], so one build runs everywhere and uses AVX2 and
-//! fused multiply-adds where the processor has them. All helpers are `inline(always)`, because a
-//! function that is called out of line would be compiled for the oldest processor.
+//! instructions it may use is decided by [`kernel!`], so one build runs everywhere and uses AVX2
+//! and fused multiply-adds where the processor has them. All helpers are `inline(always)`, because
+//! a function that is called out of line would be compiled for the oldest processor.
+
+/// Defines `$name`, which is the `inline(always)` function `$body` compiled twice: for every
+/// processor, and for those with AVX2 and fused multiply-adds; the better one is called.
+///
+/// A function taking a closure would not do: nothing forces the closure to be inlined, and out of
+/// line it is compiled without those instructions (a `mul_add` is then a call of libm).
+macro_rules! kernel {
+    ($name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? = $body:path) => {
+        fn $name($($arg: $type),*) $(-> $out)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($($arg: $type),*) $(-> $out)? {
+                    $body($($arg),*)
+                }
+                if $crate::compute::simd::has_avx2() {
+                    // SAFETY: the processor has just been found to have both features.
+                    #[allow(unsafe_code)]
+                    return unsafe { with_avx2($($arg),*) };
+                }
+            }
+            $body($($arg),*)
+        }
+    };
+}
+
+pub(crate) use kernel;
+
+/// Whether the processor has AVX2 and fused multiply-adds.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
+}
 
 /// Lanes of the loops that sum: enough independent chains to hide an addition's latency.
 pub(crate) const LANES: usize = 16;
-
-/// Runs `kernel` compiled for the widest vector unit of this processor.
-#[inline(always)]
-pub(crate) fn wide<R>(kernel: impl FnOnce() -> R) -> R {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has just been found to have both features.
-        #[allow(unsafe_code)]
-        return unsafe { with_avx2(kernel) };
-    }
-    kernel()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn with_avx2<R>(kernel: impl FnOnce() -> R) -> R {
-    kernel()
-}
 
 /// e^x, to about 1e-7 relative; 0 below -87 and clamped above 88. Cody-Waite reduction and a
 /// polynomial of degree 6 (Cephes' `expf`), without a branch.
@@ -109,62 +124,54 @@ pub(crate) fn exp_sum(values: &mut [f32], shift: f32) -> f32 {
     sum
 }
 
-/// Rows of a [`tile`].
-pub(crate) const TILE_ROWS: usize = 4;
+/// Rows that are combined in one pass over memory: eight factors fit the registers, and eight
+/// multiply-adds hide one load and one store.
+pub(crate) const DEPTH: usize = 8;
 
-/// c (4 x n, rows `n` apart) = a (4 x k, rows `a_stride` apart) * b (k x n, rows `b_stride`
-/// apart). `n` is a multiple of [`LANES`].
+/// c += sum over j of factors\[j\] * rows\[j\]; rows are as long as c.
 #[inline(always)]
-pub(crate) fn tile(
-    c: &mut [f32],
-    a: &[f32],
-    b: &[f32],
-    (n, k): (usize, usize),
-    (c_stride, a_stride, b_stride): (usize, usize, usize),
-) {
-    let rows: [&[f32]; TILE_ROWS] = std::array::from_fn(|row| &a[row * a_stride..][..k]);
-    for column in (0..n).step_by(LANES) {
-        let mut sums = [[0.0f32; LANES]; TILE_ROWS];
-        for depth in 0..k {
-            let Some(b) = b[depth * b_stride + column..].first_chunk::<LANES>() else { return };
-            for row in 0..TILE_ROWS {
-                let factor = rows[row][depth];
-                for lane in 0..LANES {
-                    sums[row][lane] = factor.mul_add(b[lane], sums[row][lane]);
-                }
-            }
+fn add_scaled(c: &mut [f32], factors: [f32; DEPTH], rows: [&[f32]; DEPTH]) {
+    let n = c.len();
+    let rows = rows.map(|row| &row[..n]);
+    for i in 0..n {
+        let mut sum = c[i];
+        for j in 0..DEPTH {
+            sum = factors[j].mul_add(rows[j][i], sum);
         }
-        for (row, sums) in sums.iter().enumerate() {
-            c[row * c_stride + column..][..LANES].copy_from_slice(sums);
-        }
+        c[i] = sum;
     }
 }
 
-/// c (k x n, rows `n` apart) += a^T * b for a (4 x k, rows `a_stride` apart) and b (4 x n, rows
-/// `n` apart). `n` is a multiple of [`LANES`].
+/// Rows j..j + [`DEPTH`] of a matrix whose rows are `stride` apart.
 #[inline(always)]
-pub(crate) fn add_transposed_tile(
+fn rows_from(matrix: &[f32], first: usize, stride: usize, length: usize) -> [&[f32]; DEPTH] {
+    std::array::from_fn(|j| &matrix[(first + j) * stride..][..length])
+}
+
+/// c = a * b: a row of n elements from a row of k, for b (k x n, rows `b_stride` apart). k is a
+/// multiple of [`DEPTH`]; n best a multiple of 32.
+#[inline(always)]
+pub(crate) fn row_product(c: &mut [f32], a: &[f32], b: &[f32], b_stride: usize) {
+    c.fill(0.0);
+    let (factors, _) = a.as_chunks::<DEPTH>();
+    for (group, factors) in factors.iter().enumerate() {
+        add_scaled(c, *factors, rows_from(b, group * DEPTH, b_stride, c.len()));
+    }
+}
+
+/// c (k x n) += a^T * b for [`DEPTH`] rows of a (k long, `a_stride` apart) and of b (n long, one
+/// after another).
+#[inline(always)]
+pub(crate) fn add_outer(
     c: &mut [f32],
     a: &[f32],
     b: &[f32],
     (n, k): (usize, usize),
     a_stride: usize,
 ) {
-    let rows: [&[f32]; TILE_ROWS] = std::array::from_fn(|row| &a[row * a_stride..][..k]);
-    for column in (0..n).step_by(LANES) {
-        let mut held = [[0.0f32; LANES]; TILE_ROWS];
-        for (row, held) in held.iter_mut().enumerate() {
-            held.copy_from_slice(&b[row * n + column..][..LANES]);
-        }
-        for depth in 0..k {
-            let Some(c) = c[depth * n + column..].first_chunk_mut::<LANES>() else { return };
-            for row in 0..TILE_ROWS {
-                let factor = rows[row][depth];
-                for lane in 0..LANES {
-                    c[lane] = factor.mul_add(held[row][lane], c[lane]);
-                }
-            }
-        }
+    let rows = rows_from(b, 0, n, n);
+    for (depth, c) in c.chunks_exact_mut(n).take(k).enumerate() {
+        add_scaled(c, std::array::from_fn(|row| a[row * a_stride + depth]), rows);
     }
 }
 
@@ -176,7 +183,7 @@ mod tests {
     fn exp_is_accurate_over_its_range() {
         for step in -8700..8800 {
             let x = step as f32 / 100.0;
-            let (ours, exact) = (f64::from(wide(|| exp(x))), f64::from(x).exp());
+            let (ours, exact) = (f64::from(exp(x)), f64::from(x).exp());
             assert!(((ours - exact) / exact).abs() < 3e-7, "{x}: {ours} {exact}");
         }
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
@@ -187,27 +194,29 @@ mod tests {
     #[test]
     fn sums_take_in_the_tail() {
         let a: Vec<f32> = (0..37).map(|i| i as f32).collect();
-        assert_eq!(wide(|| dot(&a, &a)), (0..37).map(|i| i * i).sum::<i32>() as f32);
-        assert_eq!(wide(|| max(&a)), 36.0);
+        assert_eq!(dot(&a, &a), (0..37).map(|i| i * i).sum::<i32>() as f32);
+        assert_eq!(max(&a), 36.0);
         assert_eq!(max(&[]), f32::NEG_INFINITY);
-        assert_eq!(wide(|| exp_sum(&mut [0.0; 19], 0.0)), 19.0);
+        assert_eq!(exp_sum(&mut [0.0; 19], 0.0), 19.0);
     }
 
     #[test]
-    fn tiles_are_matrix_products() {
-        let (n, k) = (32, 5);
-        let a: Vec<f32> = (0..4 * k).map(|i| (i % 7) as f32 - 3.0).collect();
+    fn products_are_products() {
+        let (n, k) = (32, 16);
+        let a: Vec<f32> = (0..DEPTH * k).map(|i| (i % 7) as f32 - 3.0).collect();
         let b: Vec<f32> = (0..k * n).map(|i| (i % 11) as f32 - 5.0).collect();
-        let mut c = vec![0.0; 4 * n];
-        wide(|| tile(&mut c, &a, &b, (n, k), (n, k, n)));
-        for (i, j) in (0..4).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let mut c = vec![0.0; DEPTH * n];
+        for (c, a) in c.chunks_exact_mut(n).zip(a.chunks_exact(k)) {
+            row_product(c, a, &b, n);
+        }
+        for (i, j) in (0..DEPTH).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let exact: f32 = (0..k).map(|d| a[i * k + d] * b[d * n + j]).sum();
             assert_eq!(c[i * n + j], exact);
         }
         let mut back = vec![1.0; k * n];
-        wide(|| add_transposed_tile(&mut back, &a, &c, (n, k), k));
+        add_outer(&mut back, &a, &c, (n, k), k);
         for (d, j) in (0..k).flat_map(|d| (0..n).map(move |j| (d, j))) {
-            let exact: f32 = 1.0 + (0..4).map(|i| a[i * k + d] * c[i * n + j]).sum::<f32>();
+            let exact: f32 = 1.0 + (0..DEPTH).map(|i| a[i * k + d] * c[i * n + j]).sum::<f32>();
             assert_eq!(back[d * n + j], exact);
         }
     }

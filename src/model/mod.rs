@@ -7,3 +7,6 @@ mod sample;
 pub use llama::Llama;
 pub use parameters::{Parameters, ShapeMismatch};
 pub use sample::sample;
+
+#[cfg(test)]
+mod tests;

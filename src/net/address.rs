@@ -78,10 +78,12 @@ pub fn multiaddr_with_peer(addr: &Multiaddr, node: NodeId) -> Result<Multiaddr, 
 /// # Errors
 /// If the text is no multiaddr, names no peer, or names one whose id is no ed25519 key.
 pub fn parse_peer_addr(text: &str) -> Result<(NodeId, Multiaddr), AddressError> {
-    let addr: Multiaddr = text.trim().parse().map_err(|error: libp2p::multiaddr::Error| {
-        AddressError::Malformed { text: text.to_owned(), reason: error.to_string() }
-    })?;
-    split_peer(&addr)
+    let malformed = |reason: String| AddressError::Malformed { text: text.to_owned(), reason };
+    if text.trim().is_empty() {
+        return Err(malformed("it is empty".to_owned()));
+    }
+    let parsed = text.trim().parse::<Multiaddr>();
+    split_peer(&parsed.map_err(|error| malformed(error.to_string()))?)
 }
 
 /// Splits an address that ends in a peer id.

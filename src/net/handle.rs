@@ -1,6 +1,6 @@
 //! The handle of a running network.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -322,12 +322,10 @@ impl Net {
         }
     }
 
-    fn command(&self, command: Command) -> impl Future<Output = Result<(), NetError>> + use<'_> {
-        async move {
-            match timeout(COMMAND_TIMEOUT, self.commands.send(command)).await {
-                Ok(sent) => sent.map_err(|_| NetError::Stopped),
-                Err(_) => Err(NetError::Busy),
-            }
+    async fn command(&self, command: Command) -> Result<(), NetError> {
+        match timeout(COMMAND_TIMEOUT, self.commands.send(command)).await {
+            Ok(sent) => sent.map_err(|_| NetError::Stopped),
+            Err(_) => Err(NetError::Busy),
         }
     }
 }

@@ -12,13 +12,15 @@ use std::{
 
 use tokio::sync::mpsc;
 
-use super::training::vectors::{Fragments, Shared};
+use super::{
+    store::Store,
+    training::vectors::{Fragments, Shared},
+};
 use crate::{
     base::{Digest, NodeId, Round},
-    checkpoint::store::{RunStore, StoreError},
     codec::{self, Bits, Body, BucketSpec},
     config::Manifest,
-    outer::{Exchange, SnapshotIndex, State, StateBuilder},
+    outer::{Exchange, SnapshotIndex, State},
     wire::Header,
 };
 
@@ -76,7 +78,7 @@ pub(crate) struct Setting {
     pub(crate) me: NodeId,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) specs: Arc<[BucketSpec]>,
-    pub(crate) store: Arc<RunStore>,
+    pub(crate) store: Store,
 }
 
 impl Books {
@@ -90,7 +92,8 @@ impl Books {
     ) -> std::io::Result<(Self, mpsc::Receiver<Done>)> {
         let (work, inbox) = sync_mpsc::sync_channel(QUEUE);
         let (done, outbox) = mpsc::channel(QUEUE);
-        let mut keeper = Keeper { setting, state, done };
+        let due = Due::new(&state);
+        let mut keeper = Keeper { setting, state, due, done };
         let thread = std::thread::Builder::new().name("fold".to_owned()).spawn(move || {
             while let Ok(work) = inbox.recv() {
                 if matches!(work, Work::Stop) || keeper.handle(work).is_none() {
@@ -119,6 +122,7 @@ impl Books {
 struct Keeper {
     setting: Setting,
     state: State,
+    due: Due,
     done: mpsc::Sender<Done>,
 }
 
@@ -134,6 +138,7 @@ impl Keeper {
             }
             Work::Reset => {
                 self.state = State::genesis(&self.setting.manifest);
+                self.due = Due::new(&self.state);
                 let (root, anchor) = (self.state.root(), anchor(&self.state));
                 self.say(Done::Installed { round: 0, root, anchor })
             }
@@ -156,7 +161,11 @@ impl Keeper {
         }
         let index = SnapshotIndex::of(&self.state);
         self.say(Done::Root { round, root: index.root() })?;
-        self.snapshot_if_due(round, &index)
+        let every = self.setting.manifest.snapshot.every;
+        if self.due.after(round, header.body_bytes, every) {
+            self.snapshot(round, &index)?;
+        }
+        Some(())
     }
 
     fn folded(
@@ -195,12 +204,7 @@ impl Keeper {
 
     /// The stored body of a header, checked against everything that the header says of it.
     fn checked_body(&self, header: &Header) -> Result<Body, String> {
-        let bytes = self
-            .setting
-            .store
-            .body(header.round)
-            .map_err(|error| error.to_string())?
-            .ok_or_else(|| format!("the body of round {} is not stored", header.round))?;
+        let bytes = self.setting.store.body(header).map_err(|error| error.to_string())?;
         check_body(&self.setting.specs, header, &bytes)
     }
 
@@ -215,26 +219,48 @@ impl Keeper {
     }
 
     fn installed(&mut self, round: Round) -> Result<Digest, String> {
-        let state = load_snapshot(&self.setting.store, &self.setting.manifest, round)
-            .map_err(|error| error.to_string())?;
-        self.state = state;
+        let layout = Arc::new(self.setting.manifest.layout());
+        self.state = self.setting.store.load_snapshot(layout, round)?;
+        self.due = Due::new(&self.state);
         Ok(self.state.root())
     }
 
-    fn snapshot_if_due(&mut self, round: Round, index: &SnapshotIndex) -> Option<()> {
-        if !self.setting.store.snapshot_due(round, self.setting.manifest.snapshot.every) {
-            return Some(());
-        }
+    fn snapshot(&mut self, round: Round, index: &SnapshotIndex) -> Option<()> {
         let started = Instant::now();
-        let state = &self.state;
-        let leaves = (0..index.leaf_count()).map(|leaf| state.leaf(leaf));
-        match self.setting.store.write_snapshot(round, &index.to_bytes(), leaves) {
+        match self.setting.store.write_snapshot(round, index, &self.state) {
             Ok(bytes) => {
                 let seconds = started.elapsed().as_secs_f64();
                 self.say(Done::Snapshot { round, bytes, seconds })
             }
             Err(error) => self.say(Done::SnapshotFailed { round, error: error.to_string() }),
         }
+    }
+}
+
+/// When a snapshot is due: a function of headers, so that every node writes the same bytes at the
+/// same round (DESIGN section 5, joining).
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    state_bytes: u64,
+    last: Round,
+    deltas: u64,
+}
+
+impl Due {
+    /// From a state that is genesis or a snapshot.
+    fn new(state: &State) -> Self {
+        let elements: usize = state.fragments.iter().map(|f| f.anchor.len() + f.momentum.len()).sum();
+        Self { state_bytes: 4 * elements as u64, last: state.round, deltas: 0 }
+    }
+
+    /// Counts a round; whether a snapshot is due after it.
+    fn after(&mut self, round: Round, body_bytes: u64, every: u64) -> bool {
+        self.deltas = self.deltas.saturating_add(body_bytes);
+        let due = self.deltas > self.state_bytes || round >= self.last + every;
+        if due {
+            (self.last, self.deltas) = (round, 0);
+        }
+        due
     }
 }
 
@@ -302,25 +328,17 @@ fn residual(
     Ok((residual, contributed))
 }
 
-/// Loads a stored snapshot; every leaf is checked by its digest.
-///
-/// # Errors
-/// If it is missing or damaged.
-pub(crate) fn load_snapshot(
-    store: &RunStore,
-    manifest: &Manifest,
-    round: Round,
-) -> Result<State, StoreError> {
-    let layout = Arc::new(manifest.layout());
-    let damaged = |problem: String| store.damaged_snapshot(round, problem);
-    let index = store.snapshot_index(round)?;
-    let index =
-        SnapshotIndex::from_bytes(&index, &layout).map_err(|error| damaged(error.to_string()))?;
-    let mut builder =
-        StateBuilder::new(&index, layout).map_err(|error| damaged(error.to_string()))?;
-    for leaf in 0..index.leaf_count() {
-        let bytes = store.snapshot_leaf(round, leaf as u32)?;
-        builder.put_leaf(leaf, &bytes).map_err(|error| damaged(error.to_string()))?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_due_by_rounds_or_by_bytes() {
+        let mut due = Due { state_bytes: 100, last: 0, deltas: 0 };
+        let rounds: Vec<Round> = (1..=12).filter(|&round| due.after(round, 10, 4)).collect();
+        assert_eq!(rounds, [4, 8, 12]);
+        let mut due = Due { state_bytes: 100, last: 0, deltas: 0 };
+        let rounds: Vec<Round> = (1..=12).filter(|&round| due.after(round, 40, 16)).collect();
+        assert_eq!(rounds, [3, 6, 9, 12]);
     }
-    builder.finish().map_err(|error| damaged(error.to_string()))
 }

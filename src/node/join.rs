@@ -1,7 +1,7 @@
 //! From a bootstrap address to a run: which one, its manifest, its data.
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     time::{Duration, Instant},
 };
 
@@ -118,7 +118,7 @@ pub(crate) async fn fetch_data(
     emitter: &Emitter,
 ) -> Result<(), NodeError> {
     for blob in &founded.founding.data {
-        if blobs.complete(blob.digest) {
+        if blobs.is_complete(blob.digest) {
             continue;
         }
         fetch_blob(net, blobs, founded.run_id(), blob, tellers, emitter).await?;
@@ -142,12 +142,12 @@ async fn fetch_blob(
     loop {
         let donors = donors(net, run, tellers).await;
         if let Some(index) = blob_index(net, &donors, blob).await {
-            blobs.begin(blob.digest, &index).map_err(|error| failed(&error))?;
-            let missing = blobs.missing(blob.digest).map_err(|error| failed(&error))?;
+            blobs.begin(blob.digest, index.clone()).map_err(|error| failed(&error))?;
+            let missing = blobs.missing(blob.digest).unwrap_or_default();
             fetch_chunks(net, blobs, blob, &index, &donors, missing)
                 .await
                 .map_err(|error| failed(&error))?;
-            if blobs.complete(blob.digest) {
+            if blobs.complete(blob.digest).map_err(|error| failed(&error))? {
                 return Ok(());
             }
         }
@@ -194,7 +194,7 @@ async fn fetch_chunks(
     blob: &BlobRef,
     index: &BlobIndex,
     donors: &[NodeId],
-    missing: Vec<u32>,
+    missing: BTreeSet<u32>,
 ) -> Result<(), String> {
     use futures::StreamExt;
     let fetched = futures::stream::iter(missing).map(|chunk| async move {

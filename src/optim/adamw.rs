@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::{compute::simd::wide, config::manifest::InnerConfig};
+use crate::{compute::simd::kernel, config::manifest::InnerConfig};
 
 /// Elements that one job takes.
 const ELEMENTS_PER_JOB: usize = 16 * 1024;
@@ -85,12 +85,12 @@ impl AdamW {
             .zip(gradient.par_chunks(ELEMENTS_PER_JOB))
             .zip(m.par_chunks_mut(ELEMENTS_PER_JOB).zip(v.par_chunks_mut(ELEMENTS_PER_JOB)))
             .for_each(|((theta, gradient), (m, v))| {
-                wide(|| self.update_run(theta, gradient, (m, v), step));
+                update_run(self, theta, gradient, (m, v), step);
             });
     }
 
     #[inline(always)]
-    fn update_run(
+    fn run(
         &self,
         theta: &mut [f32],
         gradient: &[f32],
@@ -111,6 +111,14 @@ impl AdamW {
         }
     }
 }
+
+kernel!(update_run(
+    adamw: &AdamW,
+    theta: &mut [f32],
+    gradient: &[f32],
+    moments: (&mut [f32], &mut [f32]),
+    step: &Step,
+) = AdamW::run);
 
 #[cfg(test)]
 mod tests {

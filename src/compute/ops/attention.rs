@@ -2,8 +2,8 @@
 //! and mixing in one operation that never stores a matrix of scores.
 //!
 //! The unit of parallel work is one key-value head of one sequence with the query heads that share
-//! it. It walks over blocks of four query rows; row i needs keys 0..=i only, so a block needs about
-//! half of the work on average. The backward pass computes the block's probabilities again and has,
+//! it. It walks over blocks of query rows; row i needs keys 0..=i only, so a block needs about half of
+//! the work on average. The backward pass computes the block's probabilities again and has,
 //! with S = scale * Q K^T, P = softmax(S), O = P V:
 //!
 //! ```text
@@ -16,8 +16,14 @@ use rayon::prelude::*;
 use super::shaped;
 use crate::compute::{
     host::{Reading, f32s},
-    simd::{LANES, TILE_ROWS, add_transposed_tile, exp_sum, max, sum2, tile, wide},
+    simd::{DEPTH, add_outer, exp_sum, kernel, max, row_product, sum2},
 };
+
+/// Query rows of a block: as many as one pass of [`add_outer`] takes.
+const BLOCK: usize = DEPTH;
+/// Rows and columns of a head's buffers are padded with zeros to multiples of this: whole blocks,
+/// and whole iterations of the inner loops.
+const PAD: usize = 32;
 
 /// Sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +43,14 @@ impl AttentionShape {
         self.heads / self.kv_heads
     }
 
-    /// Rows of a head's buffers: whole blocks, and whole lanes when transposed.
+    /// Rows of a head's buffers.
     fn rows(&self) -> usize {
-        self.length.next_multiple_of(LANES)
+        self.length.next_multiple_of(PAD)
     }
 
     /// Columns of a head's buffers.
     fn columns(&self) -> usize {
-        self.head_dim.next_multiple_of(LANES)
+        self.head_dim.next_multiple_of(PAD)
     }
 
     fn scale(&self) -> f32 {
@@ -78,10 +84,10 @@ impl AttentionShape {
         x
     }
 
-    /// (rows, columns) to (head_dim, rows).
+    /// (rows, columns) to (columns, rows).
     fn transpose(&self, x: &[f32]) -> Vec<f32> {
         let (rows, columns) = (self.rows(), self.columns());
-        let mut turned = vec![0.0; self.head_dim * rows];
+        let mut turned = vec![0.0; columns * rows];
         for (d, to) in turned.chunks_exact_mut(rows).enumerate() {
             for (to, from) in to.iter_mut().zip(x.chunks_exact(columns)) {
                 *to = from[d];
@@ -90,9 +96,18 @@ impl AttentionShape {
         turned
     }
 
-    /// Keys that a block of query rows looks at, in whole lanes.
+    /// Keys that a block of query rows looks at, padded.
     fn reach(&self, first_row: usize) -> usize {
-        (first_row + TILE_ROWS).next_multiple_of(LANES)
+        (first_row + BLOCK).next_multiple_of(PAD)
+    }
+
+    /// A block's rows of p * v, for p (rows `self.rows()` apart) over the keys in reach.
+    #[inline(always)]
+    fn times(&self, out: &mut [f32], p: &[f32], v: &[f32], first_row: usize) {
+        let (columns, reach) = (self.columns(), self.reach(first_row));
+        for (out, p) in out.chunks_exact_mut(columns).zip(p.chunks_exact(self.rows())) {
+            row_product(out, &p[..reach], v, columns);
+        }
     }
 
     /// Probabilities of the query rows from `first_row` on over the keys in reach, into `p`
@@ -101,9 +116,9 @@ impl AttentionShape {
     fn probabilities(&self, p: &mut [f32], q: &[f32], keys: &[f32], first_row: usize) {
         let (stride, columns, reach) = (self.rows(), self.columns(), self.reach(first_row));
         let q = &q[first_row * columns..];
-        tile(p, q, keys, (reach, self.head_dim), (stride, columns, stride));
         let scale = self.scale();
-        for (row, p) in p.chunks_exact_mut(stride).enumerate() {
+        for (row, (p, q)) in p.chunks_exact_mut(stride).zip(q.chunks_exact(columns)).enumerate() {
+            row_product(&mut p[..reach], q, keys, stride);
             let (seen, hidden) = p[..reach].split_at_mut(first_row + row + 1);
             seen.iter_mut().for_each(|s| *s *= scale);
             let factor = exp_sum(seen, max(seen)).recip();
@@ -145,7 +160,7 @@ impl Job<'_> {
     }
 
     fn first_rows(&self) -> impl Iterator<Item = usize> + use<> {
-        (0..self.shape.length).step_by(TILE_ROWS)
+        (0..self.shape.length).step_by(BLOCK)
     }
 
     /// Outputs of the group's heads.
@@ -154,15 +169,14 @@ impl Job<'_> {
         let shape = self.shape;
         let (rows, columns) = (shape.rows(), shape.columns());
         let (keys, v) = (shape.transpose(&self.kv(self.k)), self.kv(self.v));
-        let mut p = vec![0.0; TILE_ROWS * rows];
+        let mut p = vec![0.0; BLOCK * rows];
         let mut outputs = Vec::with_capacity(shape.group());
         for head in self.query_heads() {
             let q = self.query(self.q, head);
             let mut out = vec![0.0; rows * columns];
             for first in self.first_rows() {
                 shape.probabilities(&mut p, &q, &keys, first);
-                let size = (columns, shape.reach(first));
-                tile(&mut out[first * columns..], &p, &v, size, (columns, rows, columns));
+                shape.times(&mut out[first * columns..], &p, &v, first);
             }
             outputs.push(out);
         }
@@ -177,7 +191,7 @@ impl Job<'_> {
         let (keys, values) = (shape.transpose(&k), shape.transpose(&v));
         let (mut dk, mut dv) = (vec![0.0; rows * columns], vec![0.0; rows * columns]);
         let mut dq = Vec::with_capacity(shape.group());
-        let (mut p, mut dp) = (vec![0.0; TILE_ROWS * rows], vec![0.0; TILE_ROWS * rows]);
+        let (mut p, mut dp) = (vec![0.0; BLOCK * rows], vec![0.0; BLOCK * rows]);
         for head in self.query_heads() {
             let (q, d_out) = (self.query(self.q, head), self.query(d_out, head));
             let mut dq_head = vec![0.0; rows * columns];
@@ -185,11 +199,13 @@ impl Job<'_> {
                 let (at, reach) = (first * columns, shape.reach(first));
                 let (q_block, d_block) = (&q[at..], &d_out[at..]);
                 shape.probabilities(&mut p, &q, &keys, first);
-                add_transposed_tile(&mut dv, &p, d_block, (columns, reach), rows);
-                tile(&mut dp, d_block, &values, (reach, shape.head_dim), (rows, columns, rows));
+                add_outer(&mut dv, &p, d_block, (columns, reach), rows);
+                for (dp, d_out) in dp.chunks_exact_mut(rows).zip(d_block.chunks_exact(columns)) {
+                    row_product(&mut dp[..reach], d_out, &values, rows);
+                }
                 score_gradients(&mut dp, &p, (rows, reach), shape.scale());
-                tile(&mut dq_head[at..], &dp, &k, (columns, reach), (columns, rows, columns));
-                add_transposed_tile(&mut dk, &dp, q_block, (columns, reach), rows);
+                shape.times(&mut dq_head[at..], &dp, &k, first);
+                add_outer(&mut dk, &dp, q_block, (columns, reach), rows);
             }
             dq.push(dq_head);
         }
@@ -206,6 +222,9 @@ fn score_gradients(dp: &mut [f32], p: &[f32], (stride, reach): (usize, usize), s
         dp.iter_mut().zip(p).for_each(|(dp, &p)| *dp = scale * p * (*dp - mean));
     }
 }
+
+kernel!(forward(job: &Job<'_>) -> Vec<Vec<f32>> = Job::forward);
+kernel!(backward(job: &Job<'_>, d_out: &[f32]) -> Gradients = Job::backward);
 
 struct Attention(AttentionShape);
 
@@ -255,8 +274,7 @@ impl CustomOp3 for Attention {
     ) -> Result<(CpuStorage, Shape)> {
         self.check(q_layout, k_layout, v_layout)?;
         let (q, k, v) = (f32s(q, q_layout)?, f32s(k, k_layout)?, f32s(v, v_layout)?);
-        let heads: Vec<Vec<Vec<f32>>> =
-            self.jobs(q, k, v).map(|job| wide(|| job.forward())).collect();
+        let heads: Vec<Vec<Vec<f32>>> = self.jobs(q, k, v).map(|job| forward(&job)).collect();
         let heads: Vec<Vec<f32>> = heads.into_iter().flatten().collect();
         let out = self.0.scatter(self.0.heads, &heads);
         Ok((CpuStorage::F32(out), q_layout.shape().clone()))
@@ -276,7 +294,7 @@ impl CustomOp3 for Attention {
         let d_out = d_outs.f32s()?;
         let jobs: Vec<Gradients> = self
             .jobs(qs.f32s()?, ks.f32s()?, vs.f32s()?)
-            .map(|job| wide(|| job.backward(d_out)))
+            .map(|job| backward(&job, d_out))
             .collect();
         let (mut dq, mut dk, mut dv) = (Vec::new(), Vec::new(), Vec::new());
         for job in jobs {

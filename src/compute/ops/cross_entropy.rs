@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{ROWS_PER_JOB, shaped};
 use crate::compute::{
     host::{Reading, f32s, u32s},
-    simd::{exp_sum, max, wide},
+    simd::{exp_sum, kernel, max},
 };
 
 struct CrossEntropy;
@@ -25,30 +25,35 @@ fn losses(logits: &[f32], targets: &[u32], width: usize) -> f64 {
     total
 }
 
+kernel!(losses_kernel(logits: &[f32], targets: &[u32], width: usize) -> f64 = losses);
+
 fn forward(logits: &[f32], targets: &[u32], width: usize) -> f32 {
     let parts: Vec<f64> = logits
         .par_chunks(width * ROWS_PER_JOB)
         .zip(targets.par_chunks(ROWS_PER_JOB))
-        .map(|(logits, targets)| wide(|| losses(logits, targets, width)))
+        .map(|(logits, targets)| losses_kernel(logits, targets, width))
         .collect();
     (parts.iter().sum::<f64>() / targets.len() as f64) as f32
 }
 
-/// (softmax - one hot) * `scale`.
+/// (softmax - one hot) * `scale`, in place of the logits.
+#[inline(always)]
+fn backward_rows(dx: &mut [f32], targets: &[u32], width: usize, scale: f32) {
+    for (dx, &target) in dx.chunks_exact_mut(width).zip(targets) {
+        let shift = max(dx);
+        let factor = scale / exp_sum(dx, shift);
+        dx.iter_mut().for_each(|p| *p *= factor);
+        dx[target as usize] -= scale;
+    }
+}
+
+kernel!(backward_kernel(dx: &mut [f32], targets: &[u32], width: usize, scale: f32) = backward_rows);
+
 fn backward(logits: &[f32], targets: &[u32], width: usize, scale: f32) -> Vec<f32> {
     let mut dx = logits.to_vec();
-    dx.par_chunks_mut(width * ROWS_PER_JOB).zip(targets.par_chunks(ROWS_PER_JOB)).for_each(
-        |(dx, targets)| {
-            wide(|| {
-                for (dx, &target) in dx.chunks_exact_mut(width).zip(targets) {
-                    let shift = max(dx);
-                    let factor = scale / exp_sum(dx, shift);
-                    dx.iter_mut().for_each(|p| *p *= factor);
-                    dx[target as usize] -= scale;
-                }
-            });
-        },
-    );
+    dx.par_chunks_mut(width * ROWS_PER_JOB)
+        .zip(targets.par_chunks(ROWS_PER_JOB))
+        .for_each(|(dx, targets)| backward_kernel(dx, targets, width, scale));
     dx
 }
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{ROWS_PER_JOB, shaped};
 use crate::compute::{
     host::{Reading, f32s},
-    simd::{dot, sum2, wide},
+    simd::{dot, kernel, sum2},
 };
 
 struct RmsNorm {
@@ -20,20 +20,23 @@ impl RmsNorm {
         (dot(row, row) / row.len() as f32 + self.epsilon).sqrt().recip()
     }
 
-    fn forward(&self, x: &[f32], weight: &[f32]) -> Vec<f32> {
+    #[inline(always)]
+    fn forward_rows(&self, y: &mut [f32], x: &[f32], weight: &[f32]) {
         let width = weight.len();
+        for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
+            let scale = self.scale(x);
+            for ((y, &x), &w) in y.iter_mut().zip(x).zip(weight) {
+                *y = x * scale * w;
+            }
+        }
+    }
+
+    fn forward(&self, x: &[f32], weight: &[f32]) -> Vec<f32> {
         let mut y = vec![0.0; x.len()];
-        let job = width * ROWS_PER_JOB;
-        y.par_chunks_mut(job).zip(x.par_chunks(job)).for_each(|(y, x)| {
-            wide(|| {
-                for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    let scale = self.scale(x);
-                    for ((y, &x), &w) in y.iter_mut().zip(x).zip(weight) {
-                        *y = x * scale * w;
-                    }
-                }
-            });
-        });
+        let job = weight.len() * ROWS_PER_JOB;
+        y.par_chunks_mut(job)
+            .zip(x.par_chunks(job))
+            .for_each(|(y, x)| forward_kernel(self, y, x, weight));
         y
     }
 
@@ -48,6 +51,7 @@ impl RmsNorm {
         let rows = x.chunks_exact(width).zip(dy.chunks_exact(width));
         for (dx, (x, dy)) in dx.chunks_exact_mut(width).zip(rows) {
             let scale = self.scale(x);
+            let (x, dy, dx) = (&x[..width], &dy[..width], &mut dx[..width]);
             for i in 0..width {
                 g[i] = dy[i] * weight[i];
                 dw[i] += dy[i] * x[i] * scale;
@@ -66,7 +70,7 @@ impl RmsNorm {
         let parts: Vec<Vec<f32>> = dx
             .par_chunks_mut(job)
             .zip(x.par_chunks(job).zip(dy.par_chunks(job)))
-            .map(|(dx, (x, dy))| wide(|| self.backward_rows(dx, x, weight, dy)))
+            .map(|(dx, (x, dy))| backward_kernel(self, dx, x, weight, dy))
             .collect();
         let mut dw = vec![0.0; weight.len()];
         for part in parts {
@@ -75,6 +79,15 @@ impl RmsNorm {
         (dx, dw)
     }
 }
+
+kernel!(forward_kernel(norm: &RmsNorm, y: &mut [f32], x: &[f32], weight: &[f32]) = RmsNorm::forward_rows);
+kernel!(backward_kernel(
+    norm: &RmsNorm,
+    dx: &mut [f32],
+    x: &[f32],
+    weight: &[f32],
+    dy: &[f32],
+) -> Vec<f32> = RmsNorm::backward_rows);
 
 impl CustomOp2 for RmsNorm {
     fn name(&self) -> &'static str {

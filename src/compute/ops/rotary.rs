@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{ROWS_PER_JOB, shaped};
 use crate::compute::{
     host::{Reading, f32s},
-    simd::wide,
+    simd::kernel,
 };
 
 /// Cosines and sines of every position and frequency.
@@ -49,24 +49,37 @@ struct Rotary {
 impl Rotary {
     /// Turns every head by its position, forwards (`sign` 1) or back (-1: the gradient).
     fn turn(&self, x: &[f32], width: usize, sign: f32) -> Vec<f32> {
-        let (table, half) = (&self.table, self.table.half);
         let mut y = vec![0.0; x.len()];
         let job = width * ROWS_PER_JOB;
         y.par_chunks_mut(job).zip(x.par_chunks(job)).enumerate().for_each(|(index, (y, x))| {
-            let rows = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
-            wide(|| {
-                for (row, (y, x)) in rows.enumerate() {
-                    let position = (index * ROWS_PER_JOB + row) % self.length;
-                    let cos = &table.cos[position * half..][..half];
-                    let sin = &table.sin[position * half..][..half];
-                    let heads = y.chunks_exact_mut(2 * half).zip(x.chunks_exact(2 * half));
-                    heads.for_each(|(y, x)| turn_head(y, x, cos, sin, sign));
-                }
-            });
+            turn_kernel(self, y, x, (index * ROWS_PER_JOB, width), sign);
         });
         y
     }
+
+    /// One job's rows, the first of which is row `first_row` of all.
+    #[inline(always)]
+    fn turn_rows(&self, y: &mut [f32], x: &[f32], (first_row, width): (usize, usize), sign: f32) {
+        let (table, half) = (&self.table, self.table.half);
+        let rows = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
+        for (row, (y, x)) in rows.enumerate() {
+            let position = (first_row + row) % self.length;
+            let cos = &table.cos[position * half..][..half];
+            let sin = &table.sin[position * half..][..half];
+            for (y, x) in y.chunks_exact_mut(2 * half).zip(x.chunks_exact(2 * half)) {
+                turn_head(y, x, cos, sin, sign);
+            }
+        }
+    }
 }
+
+kernel!(turn_kernel(
+    rotary: &Rotary,
+    y: &mut [f32],
+    x: &[f32],
+    rows: (usize, usize),
+    sign: f32,
+) = Rotary::turn_rows);
 
 #[inline(always)]
 fn turn_head(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {

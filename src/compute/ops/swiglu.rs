@@ -6,25 +6,49 @@ use rayon::prelude::*;
 use super::{ELEMENTS_PER_JOB, shaped};
 use crate::compute::{
     host::{Reading, f32s},
-    simd::{sigmoid, wide},
+    simd::{kernel, sigmoid},
 };
 
 struct SwiGlu;
 
+#[inline(always)]
+fn forward_run(y: &mut [f32], gate: &[f32], up: &[f32]) {
+    for ((y, &gate), &up) in y.iter_mut().zip(gate).zip(up) {
+        *y = gate * sigmoid(gate) * up;
+    }
+}
+
+kernel!(forward_kernel(y: &mut [f32], gate: &[f32], up: &[f32]) = forward_run);
+
 fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
     let mut y = vec![0.0; gate.len()];
     let inputs = gate.par_chunks(ELEMENTS_PER_JOB).zip(up.par_chunks(ELEMENTS_PER_JOB));
-    y.par_chunks_mut(ELEMENTS_PER_JOB).zip(inputs).for_each(|(y, (gate, up))| {
-        wide(|| {
-            for ((y, &gate), &up) in y.iter_mut().zip(gate).zip(up) {
-                *y = gate * sigmoid(gate) * up;
-            }
-        });
-    });
+    y.par_chunks_mut(ELEMENTS_PER_JOB)
+        .zip(inputs)
+        .for_each(|(y, (gate, up))| forward_kernel(y, gate, up));
     y
 }
 
 /// With s = sigmoid(g): d silu / dg = s + g * s * (1 - s).
+#[inline(always)]
+fn backward_run(d_gate: &mut [f32], d_up: &mut [f32], gate: &[f32], up: &[f32], dy: &[f32]) {
+    let inputs = gate.iter().zip(up).zip(dy);
+    for ((d_gate, d_up), ((&g, &up), &dy)) in d_gate.iter_mut().zip(d_up).zip(inputs) {
+        let s = sigmoid(g);
+        let silu = g * s;
+        *d_gate = dy * up * (s + silu * (1.0 - s));
+        *d_up = dy * silu;
+    }
+}
+
+kernel!(backward_kernel(
+    d_gate: &mut [f32],
+    d_up: &mut [f32],
+    gate: &[f32],
+    up: &[f32],
+    dy: &[f32],
+) = backward_run);
+
 fn backward(gate: &[f32], up: &[f32], dy: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let (mut d_gate, mut d_up) = (vec![0.0; gate.len()], vec![0.0; gate.len()]);
     let inputs = gate.par_chunks(ELEMENTS_PER_JOB).zip(up.par_chunks(ELEMENTS_PER_JOB));
@@ -32,17 +56,7 @@ fn backward(gate: &[f32], up: &[f32], dy: &[f32]) -> (Vec<f32>, Vec<f32>) {
         .par_chunks_mut(ELEMENTS_PER_JOB)
         .zip(d_up.par_chunks_mut(ELEMENTS_PER_JOB))
         .zip(inputs.zip(dy.par_chunks(ELEMENTS_PER_JOB)))
-        .for_each(|((d_gate, d_up), ((gate, up), dy))| {
-            wide(|| {
-                let inputs = gate.iter().zip(up).zip(dy);
-                for ((d_gate, d_up), ((&g, &up), &dy)) in d_gate.iter_mut().zip(d_up).zip(inputs) {
-                    let s = sigmoid(g);
-                    let silu = g * s;
-                    *d_gate = dy * up * (s + silu * (1.0 - s));
-                    *d_up = dy * silu;
-                }
-            });
-        });
+        .for_each(|((d_gate, d_up), ((gate, up), dy))| backward_kernel(d_gate, d_up, gate, up, dy));
     (d_gate, d_up)
 }
 

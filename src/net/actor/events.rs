@@ -7,7 +7,6 @@ use libp2p::{
     core::ConnectedPoint,
     gossipsub, identify,
     multiaddr::Protocol,
-    ping,
     request_response::{self, Message, OutboundFailure, OutboundRequestId},
     swarm::{ConnectionId, SwarmEvent},
 };
@@ -23,9 +22,6 @@ use crate::{
         codec::Reply,
     },
 };
-
-/// Pings that may fail in a row while a reply is under way on the same connection.
-const PATIENCE_WITH_REPLIES: u32 = 3;
 
 impl Owner {
     /// Handles an event of the swarm.
@@ -113,7 +109,7 @@ impl Owner {
 
     fn on_closed(&mut self, peer: PeerId, connection: ConnectionId, last: bool) {
         self.seen.remove(&connection);
-        self.silent.remove(&connection);
+        self.suspects.remove(&connection);
         if last && let Some(node) = node_of(&peer) {
             self.shared.view_mut().connected.remove(&node);
             self.outbox.note(NetEvent::PeerDisconnected { node });
@@ -136,28 +132,6 @@ impl Owner {
             if in_table {
                 self.swarm.behaviour_mut().kad.add_address(&peer, addr);
             }
-        }
-    }
-
-    /// Closes connections whose other end is silent.
-    fn on_ping(&mut self, ping::Event { peer, connection, result }: ping::Event) {
-        let failure = match result {
-            Ok(_) => {
-                self.silent.remove(&connection);
-                return;
-            }
-            Err(ping::Failure::Unsupported) => return,
-            Err(failure) => failure,
-        };
-        let failures = self.silent.entry(connection).or_default();
-        *failures += 1;
-        let patient = *failures < PATIENCE_WITH_REPLIES
-            && self.requests.values().any(|(other, _)| *other == peer);
-        let moving = node_of(&peer)
-            .is_some_and(|node| self.shared.activity(node).within(self.limits.ping_timeout));
-        if !patient && !moving {
-            tracing::info!(%peer, %failure, "a silent connection is closed");
-            self.swarm.close_connection(connection);
         }
     }
 

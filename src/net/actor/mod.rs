@@ -6,6 +6,7 @@ mod commands;
 mod dials;
 mod events;
 mod queries;
+mod silence;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -44,12 +45,13 @@ use crate::{
 use book::Book;
 use bootstrap::Bootstrap;
 use queries::Query;
+use silence::Suspects;
 
 /// Commands that wait for the owner task.
 const COMMANDS: usize = 128;
 /// Inbound bulk streams whose hello has been read and that wait for the owner task.
 const INCOMING: usize = 64;
-/// Provided keys whose listing is renewed at once when the table has grown.
+/// How long after the table has grown listings are renewed, so that growth in bursts costs one.
 const REPROVIDE_PAUSE: Duration = Duration::from_millis(300);
 /// How long to wait at start until the addresses listened on are known.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -90,8 +92,7 @@ struct Owner {
     dials: HashMap<ConnectionId, PeerId>,
     /// Where the other end of each connection was seen.
     seen: HashMap<ConnectionId, Seen>,
-    /// Pings that failed in a row.
-    silent: HashMap<ConnectionId, u32>,
+    suspects: Suspects,
     messages: HashMap<OutboundRequestId, Answer<(), RequestError>>,
     requests: HashMap<OutboundRequestId, (PeerId, Answer<Vec<u8>, RequestError>)>,
     queries: HashMap<libp2p::kad::QueryId, Query>,
@@ -130,7 +131,7 @@ impl Owner {
             waiting: BTreeMap::new(),
             dials: HashMap::new(),
             seen: HashMap::new(),
-            silent: HashMap::new(),
+            suspects: Suspects::new(),
             messages: HashMap::new(),
             requests: HashMap::new(),
             queries: HashMap::new(),
@@ -197,13 +198,17 @@ impl Owner {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        [self.bootstrap.next_due(), self.reprovide_at].into_iter().flatten().min()
+        [self.bootstrap.next_due(), self.reprovide_at, self.next_suspect()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn on_timer(&mut self) {
         let now = Instant::now();
         self.dial_bootstrap(now);
         self.reprovide(now);
+        self.check_suspects(now);
     }
 
     /// Closes all connections, so that peers know at once.

@@ -106,5 +106,21 @@ impl IncomingBulk {
 }
 
 fn shortened(reason: &str) -> &[u8] {
-    &reason.as_bytes()[..reason.floor_char_boundary(MAX_REASON_BYTES)]
+    let mut end = reason.len().min(MAX_REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    &reason.as_bytes()[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        assert_eq!(shortened("no"), b"no");
+        assert_eq!(shortened(&"x".repeat(300)).len(), 256);
+        assert_eq!(shortened(&"\u{20ac}".repeat(100)).len(), 255);
+    }
 }

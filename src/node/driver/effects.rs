@@ -96,7 +96,7 @@ impl Driver {
             let now = self.clock.now();
             return self.node.handle_ring_failed(now, (round, attempt), None, reason);
         };
-        let store = Arc::clone(&self.store);
+        let store = self.store.clone();
         let deadlines = crate::proto::deadlines::Deadlines::default();
         let running = Exchange {
             identity: self.identity.clone(),
@@ -106,7 +106,7 @@ impl Driver {
             clock: self.clock,
             stall: deadlines.stall,
             link_timeout: deadlines.accept,
-            store: Arc::new(move |round, bytes| {
+            store: Arc::new(move |round, bytes: &[u8]| {
                 store.put_body(round, bytes).map_err(|error| error.to_string())
             }),
             plan,

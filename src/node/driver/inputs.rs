@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::{Driver, Pending};
 use crate::{
     base::{Attempt, Digest, NodeId, Round},
-    checkpoint::store::LocalState,
+    checkpoint::store::{self, LocalState},
     net::{IncomingBulk, NetEvent},
     node::{
         books::{Done, Work},
@@ -143,17 +143,24 @@ impl Driver {
         let now = self.clock.now();
         let frozen = report.frozen;
         let local = LocalState {
-            frozen,
-            delta: report.delta.to_vec(),
+            round: frozen.round,
+            contributed: self.tally.contributed,
+            trained: self.tally.sequences,
+            error: Vec::new(),
+            frozen: Some(store::Frozen {
+                round: frozen.round,
+                weight: frozen.weight,
+                delta: report.delta.to_vec(),
+            }),
             moments: report.moments.clone(),
-            lease: report.lease,
         };
-        if let Err(error) = self.store.save_local(&local) {
+        if let Err(error) = self.store.save_local(&local, report.lease) {
             self.warn(
                 &format!("the local state cannot be written: {error}"),
                 "free disk space: a crash now would cost the running round",
             );
         }
+        self.tally.sequences += report.totals.sequences;
         self.say_round(&report);
         self.pending = Some(Pending { frozen, delta: report.delta });
         self.node.handle_frozen(now, Some(frozen));
@@ -168,7 +175,6 @@ impl Driver {
             Done::Installed { round, root, anchor } => self.on_installed(round, root, anchor),
             Done::Checked { header, valid } => self.on_checked(&header, valid),
             Done::Snapshot { round, bytes, seconds } => {
-                self.served.snapshots_changed();
                 self.emitter.emit(Event::Snapshot { round, bytes, seconds });
             }
             Done::SnapshotFailed { round, error } => self.warn(
@@ -195,6 +201,9 @@ impl Driver {
             {
                 self.say_missed(frozen.round, "the round was committed without this node's part");
             }
+        }
+        if contributed {
+            self.tally.contributed = header.round;
         }
         self.served.set_head(header);
         self.tell_training(Command::Folded { anchor, residual });

@@ -45,11 +45,12 @@ use super::{
     exchange::{self, Running},
     serve::{Served, Server},
     shutdown::Shutdown,
+    store::Store,
     training::{Report, Training, vectors::Shared},
 };
 use crate::{
     base::{Attempt, NodeId, Round},
-    checkpoint::store::RunStore,
+    checkpoint::store::DataDir,
     codec::BucketSpec,
     config::{FoundedManifest, Manifest},
     identity::Identity,
@@ -74,12 +75,12 @@ const SERVE_AFTER_END: Duration = Duration::from_secs(60);
 pub(crate) struct Parts {
     pub(crate) founded: FoundedManifest,
     pub(crate) identity: Identity,
-    pub(crate) boot: u64,
     pub(crate) clock: Clock,
     pub(crate) net: Net,
     pub(crate) events: mpsc::Receiver<NetEvent>,
-    pub(crate) store: Arc<RunStore>,
+    pub(crate) store: Store,
     pub(crate) server: Server,
+    pub(crate) served: Served,
     pub(crate) books: (Books, mpsc::Receiver<Done>),
     /// `None`: this node keeps state but does not train.
     pub(crate) training: Option<(Training, mpsc::Receiver<Report>)>,
@@ -90,6 +91,9 @@ pub(crate) struct Parts {
     /// Leave after this round.
     pub(crate) last_round: Option<Round>,
     pub(crate) keep_serving: bool,
+    /// Held for its lock, and for the addresses that are remembered.
+    /// `None`: another part of this process owns data directory and network.
+    pub(crate) dir: Option<DataDir>,
 }
 
 /// Where this process starts from.
@@ -120,7 +124,7 @@ pub(crate) struct Driver {
     topic: String,
     clock: Clock,
     net: Net,
-    store: Arc<RunStore>,
+    store: Store,
     served: Served,
     server: Server,
     specs: Arc<[BucketSpec]>,
@@ -147,6 +151,7 @@ pub(crate) struct Driver {
     finished_at: Option<Instant>,
     left: bool,
     failed: Option<NodeError>,
+    dir: Option<DataDir>,
     dialled: BTreeMap<NodeId, Instant>,
 }
 
@@ -208,7 +213,7 @@ impl Driver {
             specs: super::start::specs(&manifest),
             topic: super::start::topic(run),
             me: parts.identity.node_id(),
-            served: parts.server.served(),
+            served: parts.served,
             anchor: Arc::clone(&parts.start.anchor),
             manifest,
             founded: parts.founded,
@@ -238,6 +243,7 @@ impl Driver {
             finished_at: None,
             left: false,
             failed: None,
+            dir: parts.dir,
             dialled: BTreeMap::new(),
         };
         let inputs = Inputs {
@@ -334,7 +340,9 @@ impl Driver {
             books.stop();
         });
         let _ = tokio::time::timeout(Duration::from_secs(5), threads).await;
-        self.net.shutdown().await;
+        if self.dir.is_some() {
+            self.net.shutdown().await;
+        }
         match self.failed {
             Some(error) => Err(error),
             None if self.finished_at.is_some() => Ok(Outcome::Finished),

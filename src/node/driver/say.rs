@@ -23,6 +23,10 @@ pub(super) struct Tally {
     /// Bytes of the exchange in flight, over all its attempts.
     sent: u64,
     received: u64,
+    /// The last round that holds a contribution of this node.
+    pub(super) contributed: Round,
+    /// Sequences trained on in segments that were frozen.
+    pub(super) sequences: u64,
     attempts: BTreeMap<Round, (Attempt, usize)>,
     headers: BTreeMap<Round, (usize, u64, bool)>,
     steps: BTreeMap<Round, u32>,

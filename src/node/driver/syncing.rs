@@ -14,7 +14,9 @@ use crate::{
         training::{Command, vectors::Shared},
     },
     observe::Event,
-    proto::sync::{Effect, FetchFailure, Have, Outcome, RequestId, Sync, SyncConfig},
+    proto::sync::{
+        Effect, FetchFailure, IndexReader, Outcome, RequestId, Sync, SyncConfig, SyncLimits,
+    },
     wire::{
         Envelope, Header, Message,
         fetch::{Reply, Request},
@@ -74,14 +76,21 @@ impl Driver {
     pub(super) fn start_sync(&mut self, chain: Vec<Header>, root: Digest) {
         let state_round = chain.last().map_or(0, |header| header.round);
         let genesis = Header::genesis(&self.founded);
-        let config =
-            SyncConfig::new(self.founded.run_id(), genesis, Digest(self.me.0), &self.manifest);
-        let have = Have {
-            headers: self.store.headers_from(state_round),
-            state_round,
-            state_root: Some(root),
-            partial: self.store.partial_snapshot(),
-            bodies: self.store.bodies_after(state_round),
+        let layout = Arc::new(self.manifest.layout());
+        let elements = layout.elements() as u64;
+        let config = SyncConfig {
+            run: self.founded.run_id(),
+            genesis,
+            seed: Digest(self.me.0),
+            state_bytes: 8 * elements,
+            read_index: IndexReader::of_layout(layout),
+            limits: SyncLimits::for_elements(elements),
+        };
+        let have = match self.store.have(state_round, root) {
+            Ok(have) => have,
+            Err(error) => {
+                return self.fail(&error.to_string(), "move the run's folder away and join again");
+            }
         };
         let (reply_to, replies) = mpsc::channel(64);
         let mut machine = Sync::new(config, have);
@@ -273,7 +282,6 @@ impl Driver {
             syncing.root = Some(root);
             syncing.machine.handle_replayed(now, round, Outcome::Done(root));
         }
-        self.served.snapshots_changed();
     }
 
     fn caught_up(&mut self, round: Round) {
@@ -295,9 +303,6 @@ impl Driver {
         self.replaying = false;
         let root = syncing.root.unwrap_or(Digest([0; 32]));
         let round = syncing.chain.last().map_or(0, |header| header.round);
-        if !self.joined {
-            self.served.set_round(round);
-        }
         if self.pending.as_ref().is_some_and(|pending| pending.frozen.round <= round) {
             self.pending = None;
         }

@@ -109,15 +109,15 @@ impl Ring {
         frame: &Frame,
     ) -> Result<(), RingFault> {
         self.admit(from, frame)?;
-        if let Err(fault) = self.absorb(frame) {
-            self.fail(Some(from), Failure::Fault(fault.clone()));
-            return Err(fault);
-        }
         self.deadline = now + self.cx.config.stall;
         self.traffic.frames_received += 1;
         self.traffic.bytes_received += wire_bytes(frame);
         self.traffic.payload_received += frame.payload.len() as u64;
-        Ok(())
+        let taken = self.absorb(frame);
+        if let Err(fault) = &taken {
+            self.fail(Some(from), Failure::Fault(fault.clone()));
+        }
+        taken
     }
 
     /// Checks the stall deadline.

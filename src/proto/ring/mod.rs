@@ -35,13 +35,14 @@
 //! A member starts buckets up to `window` ahead of its oldest unfinished one, and takes frames up to
 //! twice that far, so that neighbours may have other windows. Per bucket in flight it holds at most
 //! [`bucket_bytes`]: its packed contribution, the sums at the width of N, and three bytes a block:
-//! `2 * window * bucket_bytes` against a hostile predecessor, half of it otherwise. While a bucket
-//! is encoded, 12 bytes an element of this bucket come on top. Finished buckets are handed out
+//! `2 * window * bucket_bytes` against a hostile predecessor, half of it otherwise, and two hash
+//! states of 2 KiB a chunk. While a bucket is encoded, 8 bytes an element of this bucket come on top. Finished buckets are handed out
 //! in [`RingEvent::JobFinished`] and shared with [`RingOutcome`], not copied.
 //!
 //! **Duties of the driver**: hand in every frame of the predecessor's stream in order; call
 //! [`Ring::poll_frame`] while the successor's stream has room; [`Ring::poll_event`] and
-//! [`Ring::poll_timeout`] after each call; keep both streams until [`Ring::is_drained`].
+//! [`Ring::poll_timeout`] after each call; expect a call to take as long as encoding a bucket
+//! takes, since that is done when the first frame needs it; keep both streams until [`Ring::is_drained`].
 //!
 //! From DESIGN sections 4 and 5; the ring takes the place of the paper's AllReduce (arXiv
 //! 2506.21263, section 2.3). Not here: low-rank phases, a narrow all-gather, two levels, and who
