@@ -111,7 +111,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("axum", &["src/observe/"]),
     ("indicatif", &["src/observe/", "src/cli/"]),
     ("clap", &["src/cli/", "src/sim/cli"]),
-    ("directories", &["src/cli/"]),
+    ("directories", &["src/cli/", "src/checkpoint/"]),
 ];
 
 /// Everything that is wrong with one file.
