@@ -13,5 +13,7 @@ mod print;
 pub mod settings;
 mod start;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use start::{bootstrap_main, node_main};
