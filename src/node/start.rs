@@ -420,6 +420,7 @@ fn assemble(
     let manifest = founded.founding.manifest.clone();
     let me = base.identity.node_id();
     say_run(&emitter, &founded, &chain, founder);
+    let last_round = options.rounds.filter(|last| *last < manifest.run.rounds);
     let (training, reports) = Training::start(
         TrainerConfig {
             manifest: manifest.clone(),
@@ -475,7 +476,7 @@ fn assemble(
         shutdown,
         node,
         start: Start { chain, anchor, root, founder, pending },
-        last_round: options.rounds,
+        last_round,
         keep_serving: options.keep_serving,
         dir: Some(base.dir),
     })
