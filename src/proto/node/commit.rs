@@ -58,7 +58,10 @@ impl Node {
 
     /// The body of a header is verified and stored.
     pub fn handle_body_stored(&mut self, now: Time, header: Digest) {
-        self.ballot.stored.insert(header);
+        // A body may come twice: once for a vote, once for the commit.
+        if !self.ballot.stored.insert(header) {
+            return;
+        }
         if self.folding.as_ref().is_some_and(|folding| folding.digest() == header) {
             if let Some(folding) = self.folding.clone() {
                 self.effects.push_back(Effect::Fold(folding));
