@@ -143,6 +143,7 @@ impl Node {
             self.effects.push_back(Effect::AbortRing { round, attempt });
         }
         self.effects.push_back(Effect::Persist(Promise::Attempt { round, attempt }));
+        self.memory.promised = Some((round, attempt));
         self.ballot.promised = Some(attempt);
         self.ballot.attempt = attempt;
         self.ballot.failed = false;

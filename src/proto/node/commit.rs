@@ -85,6 +85,7 @@ impl Node {
         let signature = self.identity.sign(domain::VOTE, &bytes);
         let promise = Promise::Vote { attempt, header: Box::new(header.clone()) };
         self.effects.push_back(Effect::Persist(promise));
+        self.memory.signed = Some((attempt, header.clone()));
         self.ballot.signed = Some(SignedHeader { attempt, header });
         let mut to = self.candidates(attempt);
         to.extend(self.ballot.accepted.as_ref().map(|accepted| accepted.author));

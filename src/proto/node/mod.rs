@@ -76,7 +76,7 @@ pub struct NodeConfig {
     pub addresses: Vec<String>,
 }
 
-/// What a restarted node remembers of the open round.
+/// What a node remembers of the open round, across a restart and when it adopts its own head again.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The highest attempt promised, with its round.
