@@ -161,7 +161,7 @@ impl Node {
         if rings {
             self.effects.push_back(Effect::PrepareRing(plan));
         } else {
-            self.send_accept();
+            self.send_accept(now);
         }
     }
 
@@ -172,7 +172,7 @@ impl Node {
         {
             accepted.stage = Stage::Accepted;
             let digest = accepted.digest;
-            self.send_accept();
+            self.send_accept(now);
             if self.ballot.started.contains(&digest) {
                 self.begin();
             }
@@ -215,7 +215,19 @@ impl Node {
         (fits && !self.ballot.failed && self.folding.is_none()).then_some(accepted)
     }
 
-    fn send_accept(&mut self) {
+    /// Says again what may not have been heard: Ready, Accept, or the signature.
+    pub(super) fn repeat(&mut self, now: Time) {
+        let stage = self.ballot.accepted.as_ref().map(|accepted| accepted.stage);
+        match stage.filter(|_| !self.ballot.failed) {
+            Some(Stage::Accepted | Stage::Promised) => self.send_accept(now),
+            Some(Stage::Done) => self.send_vote(now),
+            Some(Stage::Linking | Stage::Running) => {}
+            None => self.announce(now, true),
+        }
+    }
+
+    fn send_accept(&mut self, now: Time) {
+        self.timers.set(Timer::Repeat, now + self.config.deadlines.repeat / 2);
         let Some(accepted) = &self.ballot.accepted else { return };
         let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
         let mut to = self.candidates(attempt);
@@ -228,6 +240,15 @@ impl Node {
             finished: Finished::default(),
         };
         self.send_all(to, &message);
+    }
+
+    /// A member repeats its Accept because it has not heard the Start.
+    fn say_start_again(&mut self, to: NodeId, digest: Digest) {
+        let Some(accepted) = self.ballot.accepted_plan(digest) else { return };
+        let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
+        if to != self.me && !self.ballot.reproposed {
+            self.send(to, Message::Start { round, attempt, plan: digest });
+        }
     }
 
     pub(super) fn on_accept(
@@ -245,6 +266,9 @@ impl Node {
         }
         let signed = signed.filter(|s| s.header.parent == self.head_digest);
         self.ballot.accepts.entry(plan).or_default().insert(author, signed);
+        if self.ballot.started.contains(&plan) {
+            return self.say_start_again(author, plan);
+        }
         self.try_start(now, plan);
     }
 
@@ -267,6 +291,7 @@ impl Node {
         let signed = signed.filter(|signed| self.can_commit(&signed.header)).cloned();
         let (round, attempt) = (plan.round, plan.attempt);
         self.ballot.started.insert(digest);
+        self.ballot.reproposed = signed.is_some();
         match signed {
             Some(SignedHeader { header, .. }) => {
                 self.gossip(Message::HeaderProposed(Box::new(SignedHeader { attempt, header })));
@@ -292,8 +317,12 @@ impl Node {
         }
         self.ballot.started.insert(plan);
         match stage {
-            Stage::Accepted => self.begin(),
+            Stage::Accepted => {
+                self.timers.clear(Timer::Repeat);
+                self.begin();
+            }
             Stage::Promised => {
+                self.timers.clear(Timer::Repeat);
                 let patience = self.config.deadlines.stall + self.config.deadlines.signatures;
                 self.timers.set(Timer::Attempt, now + patience);
             }

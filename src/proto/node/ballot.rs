@@ -74,6 +74,8 @@ pub(super) struct Ballot {
     pub(super) wanted: BTreeMap<Digest, Attempt>,
     pub(super) promised: Option<Attempt>,
     pub(super) signed: Option<SignedHeader>,
+    /// Whether the own plan proposes a reported header again, instead of a ring.
+    pub(super) reproposed: bool,
     /// Plans that came before the root of the round before was computed, with their authors.
     pub(super) deferred: Vec<(NodeId, Plan)>,
     /// To whom the own Ready of the current attempt was sent.
@@ -97,8 +99,16 @@ impl Ballot {
         let accepts: usize = self.accepts.values().map(BTreeMap::len).sum();
         let votes: usize = self.votes.values().map(BTreeMap::len).sum();
         let blames: usize = self.blames.values().map(BTreeSet::len).sum();
-        readies + accepts + votes + blames + self.headers.len() + self.stored.len()
-            + self.started.len() + self.refused_links.len() + self.roots.len() + self.wanted.len()
+        readies
+            + accepts
+            + votes
+            + blames
+            + self.headers.len()
+            + self.stored.len()
+            + self.started.len()
+            + self.refused_links.len()
+            + self.roots.len()
+            + self.wanted.len()
     }
 
     pub(super) fn header(&self, digest: &Digest) -> Option<&Header> {

@@ -208,7 +208,7 @@ impl Node {
             match timer {
                 Timer::Presence => self.send_presence(now),
                 Timer::Expiry => self.expire(now),
-                Timer::Repeat => self.announce(now, true),
+                Timer::Repeat => self.repeat(now),
                 Timer::Coordinate => self.coordinate(now),
                 Timer::Attempt => self.attempt_overdue(now),
                 Timer::Behind => self.check_behind(now),
