@@ -33,8 +33,8 @@ impl Node {
         if concerned {
             self.accept(now, author, plan, digest);
         } else {
-            // Somebody coordinates this attempt: it needs no second plan.
-            self.ballot.proposed.insert(plan.attempt);
+            // Somebody coordinates this attempt: as long as it lives, it needs no second plan.
+            self.ballot.others.insert(plan.attempt, author);
         }
     }
 
@@ -217,11 +217,12 @@ impl Node {
 
     /// Says again what may not have been heard: Ready, Accept, or the signature.
     pub(super) fn repeat(&mut self, now: Time) {
-        let stage = self.ballot.accepted.as_ref().map(|accepted| accepted.stage);
-        match stage.filter(|_| !self.ballot.failed) {
-            Some(Stage::Accepted | Stage::Promised) => self.send_accept(now),
-            Some(Stage::Done) => self.send_vote(now),
-            Some(Stage::Linking | Stage::Running) => {}
+        let accepted = self.ballot.accepted.as_ref().filter(|_| !self.ballot.failed);
+        let signed = self.ballot.signed.as_ref().map(|signed| signed.attempt);
+        match accepted.map(|accepted| (accepted.stage, accepted.plan.attempt)) {
+            Some((_, attempt)) if signed == Some(attempt) => self.send_vote(now),
+            Some((Stage::Accepted | Stage::Promised, _)) => self.send_accept(now),
+            Some(_) => {}
             None => self.announce(now, true),
         }
     }

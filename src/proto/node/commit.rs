@@ -165,9 +165,10 @@ impl Node {
             if self.ballot.signed.as_ref().is_none_or(|s| s.attempt < attempt) {
                 self.vote(now, attempt, header);
             }
-        } else if self.ballot.wanted.insert(digest, attempt).is_none() {
+        } else {
+            self.ballot.wanted.insert(digest, attempt);
             let running = self.ballot.accepted.as_ref().is_some_and(|a| a.stage == Stage::Running);
-            if !running {
+            if !running && self.ballot.fetching.insert(digest) {
                 self.effects.push_back(Effect::FetchBody(Box::new(header)));
             }
         }

@@ -85,3 +85,16 @@ fn a_goodbye_of_a_voter_that_was_never_heard_counts() {
     table.say(1, 0, Message::Goodbye);
     assert_eq!(table.nodes[0].voters().len(), 1);
 }
+
+#[test]
+fn when_the_author_of_a_plan_for_itself_alone_dies_the_others_go_on() {
+    let mut table = Table::new(3);
+    table.held.insert("prepare");
+    table.train(0, 10);
+    table.deaf.insert(0);
+    table.held.clear();
+    table.train(1, 10);
+    table.train(2, 10);
+    table.wait(Duration::from_secs(15));
+    assert_eq!(table.rounds()[1..], [1, 1]);
+}

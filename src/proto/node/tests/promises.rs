@@ -109,3 +109,35 @@ fn a_plan_that_comes_before_the_root_waits_for_it() {
     table.wait(Duration::from_secs(8));
     assert_eq!(table.rounds(), [2, 2]);
 }
+
+#[test]
+fn the_body_of_a_reported_header_is_fetched_even_if_the_own_ring_ran_when_it_was_heard_of() {
+    let mut table = accepted();
+    let plan = table.nodes[1].ballot.accepted.clone().unwrap().plan;
+    let head = table.nodes[1].head().clone();
+    let header = Header { body: Digest([9; 32]), ..signable(&plan, &head) };
+    let author = table.nodes.iter().position(|node| node.ballot.proposed.contains(&0)).unwrap();
+    let other = (author + 1) % 3;
+    let signed = crate::wire::SignedHeader { attempt: 0, header: header.clone() };
+    table.take(other);
+    table.say(author, other, Message::HeaderProposed(Box::new(signed.clone())));
+    assert!(!table.take(other).contains(&"fetch 2".to_owned()), "its ring may still make it");
+    table.held.insert("fetch");
+    let now = table.now;
+    table.nodes[other].handle_ring_failed(now, (2, 0), None, "test".to_owned());
+    table.say(author, other, Message::HeaderProposed(Box::new(signed)));
+    assert!(table.take(other).contains(&"fetch 2".to_owned()));
+}
+
+fn signable(plan: &crate::wire::Plan, head: &Header) -> Header {
+    Header {
+        round: plan.round,
+        parent: plan.parent,
+        voters: plan.voters,
+        members: plan.members.clone(),
+        guests: plan.guests.clone(),
+        cursor: plan.cursor,
+        root_before: plan.root_before,
+        ..head.clone()
+    }
+}
