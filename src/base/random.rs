@@ -6,7 +6,7 @@
 use crate::base::Digest;
 
 /// A deterministic stream of random numbers.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Stream {
     reader: blake3::OutputReader,
     buffer: [u8; 64],

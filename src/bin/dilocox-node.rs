@@ -1,1 +1,5 @@
-fn main() {}
+//! `dilocox-node`: see `dilocox::cli`.
+
+fn main() -> std::process::ExitCode {
+    dilocox::cli::node_main()
+}

@@ -1,1 +1,5 @@
-fn main() {}
+//! `dilocox-sim`: see `dilocox::sim::cli`.
+
+fn main() -> std::process::ExitCode {
+    dilocox::sim::cli::main()
+}

@@ -126,7 +126,9 @@ fn pack_width<const W: usize>(values: &[i32], offset: i32, out: &mut [u8]) {
                 words[word + 1] |= raw >> (64 - shift);
             }
         }
-        bytes.copy_from_slice(&words.map(u64::to_le_bytes).as_flattened()[..W]);
+        let (whole, tail) = bytes.as_chunks_mut::<8>();
+        whole.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+        tail.copy_from_slice(&words[W / 8].to_le_bytes()[..W % 8]);
     }
 }
 
@@ -152,9 +154,13 @@ fn unpack_width<const W: usize, const UNDO: bool>(
 
 /// A group's bytes as little-endian words.
 fn words<const W: usize>(bytes: &[u8; W]) -> [u64; 5] {
-    let mut words = [[0; 8]; 5];
-    words.as_flattened_mut()[..W].copy_from_slice(bytes);
-    words.map(u64::from_le_bytes)
+    let mut words = [0; 5];
+    let (whole, tail) = bytes.as_chunks::<8>();
+    words.iter_mut().zip(whole).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+    let mut last = [0; 8];
+    last[..W % 8].copy_from_slice(tail);
+    words[W / 8] = u64::from_le_bytes(last);
+    words
 }
 
 fn raw<const W: usize>(words: &[u64; 5], index: usize) -> u32 {

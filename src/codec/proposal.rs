@@ -3,8 +3,9 @@
 //! A member proposes the smallest code that holds its own block ([`propose`]). Around the ring the
 //! codes are merged by maximum. Beside them travels, for each tensor part, the pair of the largest
 //! and second largest of the members' own maxima: from three members on no block's code goes above
-//! the second plus 8, twice its magnitude ([`agreed_codes`]). One liar therefore costs its
-//! victims one bit of precision at most; two liars together are not stopped here.
+//! the second plus 8, twice its magnitude ([`agreed_codes`]). So a member that proposes too much
+//! costs the others one bit of precision at most. Not stopped here: two such members together, and
+//! one that forges the merged pair in passing; the signed hops of the ring prove that afterwards.
 //!
 //! The wire form is `codes ++ tops` in units that a ring can cut into chunks: unit u < blocks is
 //! the one byte of block u; unit blocks + t is the two bytes of part t. Merging is associative and

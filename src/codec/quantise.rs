@@ -54,9 +54,9 @@ fn quantise_block(from: &[f32; BLOCK], weight: f32, step: f32, level: i32, to: &
 /// 1, so the addition itself rounds; no call into a maths library, and it vectorises everywhere.
 fn rint(x: f32) -> i32 {
     const WHOLE: f32 = 8_388_608.0;
-    let magnitude = ((x.abs() + WHOLE).to_bits() - WHOLE.to_bits()) as i32;
+    let magnitude = (x.abs() + WHOLE).to_bits().wrapping_sub(WHOLE.to_bits()) as i32;
     let sign = x.to_bits() as i32 >> 31;
-    (magnitude ^ sign) - sign
+    (magnitude ^ sign).wrapping_sub(sign)
 }
 
 /// The mean of a job: (f32(sum) * s) / (divisor / 256) for each element, in this order.

@@ -5,11 +5,13 @@
 pub mod layout;
 pub mod manifest;
 pub mod model;
+pub mod units;
 pub mod validate;
 
 pub use layout::{FragmentSpec, Init, Layout, TensorSpec};
-pub use manifest::{FoundedManifest, Founding, Manifest};
+pub use manifest::{BlobRef, FoundedManifest, Founding, Manifest};
 pub use model::ModelConfig;
+pub use units::{Rate, Size};
 pub use validate::InvalidManifest;
 
 /// The template of the embedded run (`configs/runs/embedded.toml`).

@@ -11,13 +11,13 @@ use std::hint::black_box;
     "this thread's float unit flushes subnormals or does not round to nearest; something in this \
      process changed its mode, and the fold would differ from everybody's"
 )]
-pub struct FlushedSubnormals;
+pub struct WrongFloatMode;
 
 /// Checks the modes of this thread.
 ///
 /// # Errors
 /// If subnormal results or operands become zero, or rounding is not to nearest, ties to even.
-pub fn check_thread() -> Result<(), FlushedSubnormals> {
+pub fn check_thread() -> Result<(), WrongFloatMode> {
     let halved = black_box(f32::MIN_POSITIVE) / black_box(2.0);
     let raised = black_box(f32::from_bits(1)) * black_box(8_388_608.0);
     let tie = black_box(1.0f32) + black_box(f32::EPSILON / 2.0);
@@ -31,14 +31,14 @@ pub fn check_thread() -> Result<(), FlushedSubnormals> {
         1.0f32.to_bits() + 1,
         (-1.0f32).to_bits() + 1,
     ];
-    if found == wanted { Ok(()) } else { Err(FlushedSubnormals) }
+    if found == wanted { Ok(()) } else { Err(WrongFloatMode) }
 }
 
 /// Checks this thread and every thread of the pool that will compute.
 ///
 /// # Errors
 /// If one of them does not compute as all machines do.
-pub fn check_all() -> Result<(), FlushedSubnormals> {
+pub fn check_all() -> Result<(), WrongFloatMode> {
     check_thread()?;
     rayon::broadcast(|_| check_thread()).into_iter().collect()
 }

@@ -8,11 +8,11 @@ use rayon::prelude::*;
 
 use crate::{
     base::Round,
-    codec::{Bits, Body, BucketSpec, CodecError, InvalidBody, JobResult},
+    codec::{Bits, Body, BucketSpec, CodecError, InvalidBody, JobResult, TensorPart},
     config::manifest::OuterConfig,
     outer::{
         FragmentState, State,
-        float::{self, FlushedSubnormals},
+        float::{self, WrongFloatMode},
         step::nesterov,
     },
 };
@@ -58,7 +58,7 @@ pub enum FoldError {
     Omegas,
     /// This machine would compute other bits.
     #[error(transparent)]
-    Float(#[from] FlushedSubnormals),
+    Float(#[from] WrongFloatMode),
 }
 
 impl State {
@@ -101,6 +101,10 @@ impl State {
     fn holds(&self, buckets: &[BucketSpec]) -> bool {
         let mut next = (0, 0);
         for spec in buckets {
+            let blocks: usize = spec.tensors.iter().map(TensorPart::blocks).sum();
+            if spec.tensors.is_empty() || blocks != spec.blocks {
+                return false;
+            }
             for part in &spec.tensors {
                 if next.0 < self.fragments.len() && next.1 == self.fragments[next.0].anchor.len() {
                     next = (next.0 + 1, 0);
@@ -274,11 +278,14 @@ mod tests {
         let mut bad = good.clone();
         bad.jobs[2].as_mut().unwrap().sums.fill(0xff);
         let other = buckets_of(&layout_of(&[&[100, 64], &[700, 3]]), 4);
+        let mut padded = specs.clone();
+        padded[0].blocks += 1;
         let refused = [
             state.fold(&exchange(&specs, &good, 2)),
             state.fold(&exchange(&specs, &bad, 1)),
             state.fold(&exchange(&specs[..2], &good, 1)),
             state.fold(&exchange(&other, &good, 1)),
+            state.fold(&exchange(&padded, &good, 1)),
             state.fold(&Exchange { omegas: &[], ..exchange(&specs, &good, 1) }),
             state.fold(&Exchange { omegas: &[0, 1, 2], ..exchange(&specs, &good, 1) }),
         ];

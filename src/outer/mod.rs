@@ -24,7 +24,7 @@ mod genesis;
 mod state;
 
 pub use builder::{BuildError, StateBuilder};
-pub use float::FlushedSubnormals;
+pub use float::WrongFloatMode;
 pub use fold::{Exchange, FoldError, fold_fragment};
 pub use snapshot::{InvalidIndex, SnapshotIndex};
 pub use state::{FragmentState, State};
