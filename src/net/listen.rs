@@ -7,7 +7,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, TcpListener, UdpSocket},
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
 };
 
 use libp2p::Multiaddr;
@@ -55,10 +55,19 @@ pub(super) fn listen_error(addr: &Multiaddr, reason: &str) -> NetError {
 }
 
 fn guard(ip: IpAddr, port: u16) -> io::Result<PortGuard> {
-    let addr = SocketAddr::new(ip, port);
+    let addr = SocketAddr::new(guarded_ip(ip), port);
     let held = UdpSocket::bind(addr)?;
     TcpListener::bind(addr)?;
     Ok(PortGuard(held))
+}
+
+/// The address that stands for `ip`. The standard library opens `::` for IPv4 too, which would clash
+/// with this node's own `0.0.0.0`; its loopback stands for it.
+fn guarded_ip(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    }
 }
 
 fn is_taken(error: &io::Error) -> bool {
@@ -81,6 +90,19 @@ mod tests {
         assert!(first.is_some() && second.is_some());
         assert_ne!(found, addr);
         assert_ne!(found, next, "two nodes never share a port");
+    }
+
+    #[test]
+    fn both_families_may_share_a_port_number() {
+        if UdpSocket::bind("[::1]:0").is_err() {
+            return; // No IPv6 here.
+        }
+        let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let addr = |ip| format!("{ip}/tcp/{port}").parse::<Multiaddr>().unwrap();
+        let _v4 = take_port(&addr("/ip4/0.0.0.0"), false).unwrap();
+        let _listening = TcpListener::bind(("0.0.0.0", port)).unwrap();
+        let _v6 = take_port(&addr("/ip6/::"), false).unwrap();
+        assert!(take_port(&addr("/ip6/::"), false).is_err());
     }
 
     #[test]

@@ -14,10 +14,10 @@
 //!
 //! - **Messages** ([`Net::send`]) are acknowledged once they are in the peer's event channel;
 //!   **requests** ([`Net::request`]) bring a reply. Both are length-prefixed bytes with bounds that
-//!   are checked before memory is taken ([`codec`]).
+//!   are checked before memory is taken (`codec`).
 //! - **Gossip** ([`Net::publish`]) is anonymous: payloads carry their own signatures, and equal
 //!   bytes are one message.
-//! - **Bulk streams** ([`Net::open_bulk`]) are ours, see [`bulk`]: frames with back-pressure, a rate
+//! - **Bulk streams** ([`Net::open_bulk`]) are ours, see `bulk`: frames with back-pressure, a rate
 //!   limit, and for tests an injected latency.
 //! - **Dead peers**: a killed process resets its connections at once. A machine that vanished is
 //!   noticed when its pings are overdue by [`NetLimits::ping_timeout`] and its bulk streams made no

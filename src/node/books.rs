@@ -178,7 +178,7 @@ impl Keeper {
         let omegas = omegas(header);
         let residual = match &delta {
             Some((round, delta)) if *round == header.round => {
-                Some(residual(&self.setting, header, &body, delta)?)
+                Some(self.setting.residual(header, &body, delta)?)
             }
             // Frozen for an earlier round that went on without it: all of it comes back.
             Some((_, delta)) => Some((delta.to_vec(), false)),
@@ -300,33 +300,54 @@ pub(crate) fn check_body(
     Ok(body)
 }
 
-/// What an exchange did not carry of the own pseudo-gradient, and whether it carried anything.
-fn residual(
-    setting: &Setting,
-    header: &Header,
-    body: &Body,
-    delta: &[Vec<f32>],
-) -> Result<(Fragments, bool), String> {
-    let bits = Bits::try_from(header.bits).map_err(|error| error.to_string())?;
-    let omegas = omegas(header);
-    let mode = setting.manifest.compression.error_feedback;
-    let position = header.position(setting.me);
-    let mut residual = delta.to_vec();
-    let mut contributed = false;
-    for (spec, job) in setting.specs.iter().zip(&body.jobs) {
-        let Some((job, position)) = job.as_ref().zip(position) else { continue };
-        if !job.members.contains(position) {
-            continue;
+impl Setting {
+    /// What an exchange did not carry of the own pseudo-gradient, and whether it carried anything.
+    fn residual(
+        &self,
+        header: &Header,
+        body: &Body,
+        delta: &[Vec<f32>],
+    ) -> Result<(Fragments, bool), String> {
+        let bits = Bits::try_from(header.bits).map_err(|error| error.to_string())?;
+        let omegas = omegas(header);
+        let mode = self.manifest.compression.error_feedback;
+        let position = header.position(self.me);
+        let mut residual = delta.to_vec();
+        let mut contributed = false;
+        for (spec, job) in self.specs.iter().zip(&body.jobs) {
+            let Some((job, position)) = job.as_ref().zip(position) else { continue };
+            if !job.members.contains(position) {
+                continue;
+            }
+            contributed = true;
+            let values = spec.gather(&delta[spec.fragment]);
+            let mean = job.mean(bits, &omegas).map_err(|error| error.to_string())?;
+            let omega = omegas[position];
+            let left =
+                codec::feedback(mode, &values, true, omega, &job.codes, bits, mean.as_deref())
+                    .map_err(|error| error.to_string())?;
+            spec.scatter(&left, &mut residual[spec.fragment]);
         }
-        contributed = true;
-        let values = spec.gather(&delta[spec.fragment]);
-        let mean = job.mean(bits, &omegas).map_err(|error| error.to_string())?;
-        let omega = omegas[position];
-        let left = codec::feedback(mode, &values, true, omega, &job.codes, bits, mean.as_deref())
-            .map_err(|error| error.to_string())?;
-        spec.scatter(&left, &mut residual[spec.fragment]);
+        Ok((residual, contributed))
     }
-    Ok((residual, contributed))
+
+    /// The same for a round that is folded already: after a restart from a snapshot that is as new.
+    ///
+    /// # Errors
+    /// If header or body are not stored any more, or do not fit.
+    pub(crate) fn residual_of_folded(
+        &self,
+        round: Round,
+        delta: &[Vec<f32>],
+    ) -> Result<Fragments, String> {
+        let header = self.store.header(round).ok_or("its header is not stored")?;
+        if header.position(self.me).is_none() {
+            return Ok(delta.to_vec());
+        }
+        let bytes = self.store.body(&header).map_err(|error| error.to_string())?;
+        let body = check_body(&self.specs, &header, &bytes)?;
+        self.residual(&header, &body, delta).map(|(residual, _)| residual)
+    }
 }
 
 #[cfg(test)]

@@ -134,15 +134,31 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
         Err(reason) => return say.failed(None, reason, (0, 0)).await,
     };
     let successor = neighbour(&exchange, 1);
-    let writer = match successor {
-        Some(node) => match open(&exchange, node).await {
-            Ok(stream) => Some(stream.split().0),
-            Err(reason) => return say.failed(Some(node), reason, (0, 0)).await,
-        },
+    let (mut links, mut frames) = Links::new();
+    // Every member opens its stream at the same time, so the predecessor's must be accepted while
+    // the successor's is still being opened.
+    let opened = match successor {
+        Some(node) => {
+            let mut opening = std::pin::pin!(open(&exchange, node));
+            loop {
+                tokio::select! {
+                    opened = &mut opening => break Some((node, opened)),
+                    order = orders.recv() => match order {
+                        Some(Order::Stream(incoming)) => links.accept(incoming).await,
+                        Some(Order::Run) => {}
+                        None => return,
+                    },
+                }
+            }
+        }
         None => None,
     };
+    let to_writer = match opened {
+        None => None,
+        Some((_, Ok(stream))) => Some(links.write_to(stream.split().0)),
+        Some((node, Err(reason))) => return say.failed(Some(node), reason, (0, 0)).await,
+    };
     say.say(Outcome::Ready).await;
-    let (mut links, mut frames, to_writer) = Links::new(writer);
     let mut next: Option<Vec<u8>> = None;
     let mut run = false;
     let predecessor = neighbour(&exchange, exchange.plan.members.len() - 1);
@@ -317,15 +333,16 @@ type Outbox = mpsc::Sender<Vec<u8>>;
 type Incoming = Result<Frame, String>;
 
 impl Links {
-    fn new(writer: Option<BulkSender>) -> (Self, mpsc::Receiver<Incoming>, Option<Outbox>) {
+    fn new() -> (Self, mpsc::Receiver<Incoming>) {
         let (from_reader, frames) = mpsc::channel(FRAMES);
-        let mut tasks = tokio::task::JoinSet::new();
-        let to_writer = writer.map(|writer| {
-            let (to_writer, outbox) = mpsc::channel(FRAMES);
-            tasks.spawn(write(writer, outbox));
-            to_writer
-        });
-        (Self { from_reader, tasks }, frames, to_writer)
+        (Self { from_reader, tasks: tokio::task::JoinSet::new() }, frames)
+    }
+
+    /// Starts the writer; its channel ends it.
+    fn write_to(&mut self, writer: BulkSender) -> Outbox {
+        let (to_writer, outbox) = mpsc::channel(FRAMES);
+        self.tasks.spawn(write(writer, outbox));
+        to_writer
     }
 
     async fn accept(&mut self, incoming: IncomingBulk) {

@@ -420,6 +420,7 @@ fn assemble(
     let manifest = founded.founding.manifest.clone();
     let me = base.identity.node_id();
     say_run(&emitter, &founded, &chain, founder);
+    let last_round = options.rounds.filter(|last| *last < manifest.run.rounds);
     let (training, reports) = Training::start(
         TrainerConfig {
             manifest: manifest.clone(),
@@ -439,7 +440,13 @@ fn assemble(
     let anchor = books::anchor(&state);
     let root = state.root();
     let round = state.round;
-    let pending = resume(&training, &anchor, local, &store, round);
+    let setting = Setting {
+        me,
+        specs: specs(&manifest),
+        manifest: Arc::new(manifest.clone()),
+        store: store.clone(),
+    };
+    let pending = resume(&training, &anchor, local, &setting, round);
     let mut node = Node::new(
         NodeConfig {
             run: founded.run_id(),
@@ -454,8 +461,6 @@ fn assemble(
         base.clock.now(),
     );
     node.remember(memory(&store, pending.as_ref()));
-    let setting =
-        Setting { me, specs: specs(&manifest), manifest: Arc::new(manifest), store: store.clone() };
     let books = Books::start(setting, state).map_err(|error| NodeError::Failed {
         what: format!("the fold thread cannot be started: {error}"),
         help: "free memory or raise the limit on threads".to_owned(),
@@ -475,7 +480,7 @@ fn assemble(
         shutdown,
         node,
         start: Start { chain, anchor, root, founder, pending },
-        last_round: options.rounds,
+        last_round,
         keep_serving: options.keep_serving,
         dir: Some(base.dir),
     })
@@ -499,26 +504,42 @@ fn say_run(emitter: &Emitter, founded: &FoundedManifest, chain: &[Header], found
 /// Hands the training thread what it had before a restart; what still waits for its exchange.
 fn resume(
     training: &Training,
-    anchor: &super::training::vectors::Shared,
+    anchor: &vectors::Shared,
     local: Option<LocalState>,
-    store: &Store,
+    setting: &Setting,
     state_round: u64,
 ) -> Option<Pending> {
-    let newest = store.head_round();
+    let newest = setting.store.head_round();
     let usable = local.filter(|local| local.round + ERROR_KEPT_ROUNDS > newest);
     let moments = usable.as_ref().map(|local| local.moments.clone());
+    let frozen = usable.and_then(|local| local.frozen);
+    // Folded already: what is left of it goes into the next one. Else its fold is still to come, or
+    // comes again while the state is replayed.
+    let (folded, waiting) = match frozen {
+        Some(frozen) if frozen.round <= state_round => (Some(frozen), None),
+        frozen => (None, frozen),
+    };
+    let error = folded.and_then(|frozen| {
+        let round = frozen.round;
+        let residual = setting.residual_of_folded(round, &frozen.delta);
+        let lost =
+            |error: &String| tracing::warn!("what was left of round {round} is lost: {error}");
+        residual.inspect_err(lost).ok()
+    });
     training.tell(Command::Resume(Box::new(Resume {
         anchor: Arc::clone(anchor),
-        error: None,
+        error,
         moments,
-        lease: store.lease_left(),
+        lease: setting.store.lease_left(),
         joined_late: newest > 0,
     })));
-    // Its fold is still to come, or comes again while the state is replayed.
-    let frozen = usable?.frozen.filter(|frozen| frozen.round > state_round)?;
-    let size = size_code(vectors::squares(&frozen.delta).sqrt());
-    Some(Pending {
-        frozen: Frozen { round: frozen.round, weight: frozen.weight, size, feedback: 0 },
+    waiting.map(|frozen| Pending {
+        frozen: Frozen {
+            round: frozen.round,
+            weight: frozen.weight,
+            size: size_code(vectors::squares(&frozen.delta).sqrt()),
+            feedback: 0,
+        },
         delta: Arc::new(frozen.delta),
     })
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::{
     base::NodeId,
     proto::node::{Effect, Notice, Promise, SegmentStart},
-    sim::{
-        event::Event, exchange::skipped, invariants::Fact, network::millis, world::World,
-    },
+    sim::{event::Event, exchange::skipped, invariants::Fact, network::millis, world::World},
     wire::{Certificate, Envelope, Header, Message},
 };
 

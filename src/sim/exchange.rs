@@ -12,9 +12,7 @@ use std::{
 
 use crate::{
     base::Bitmap,
-    codec::{
-        Bits, Body, JobResult, agreed_codes, divisor, merkle::merkle_root, propose, quantise,
-    },
+    codec::{Bits, Body, JobResult, agreed_codes, divisor, merkle::merkle_root, propose, quantise},
     proto::node::RingResult,
     sim::{problem::Problem, trainer::Vectors},
     wire::{MemberSet, Plan, blob::BlobIndex},

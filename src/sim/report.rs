@@ -173,13 +173,19 @@ impl Report {
             line("failure", failure.clone());
         }
         line("rounds", format!("{} in {:.1} s", self.rounds, self.seconds));
-        line("a round", format!("{:.2} s, of it ring {:.2} s", self.round_seconds, self.ring_seconds));
+        line(
+            "a round",
+            format!("{:.2} s, of it ring {:.2} s", self.round_seconds, self.ring_seconds),
+        );
         line("longest gap", format!("{:.1} s between two commits", self.longest_gap_seconds));
         line("members", format!("{:.2} a round", self.members));
         line("goodput", format!("{:.2} sequences/s", self.goodput));
         line("useful", format!("{:.1} % of trained sequences", 100.0 * self.useful));
         line("pauses", self.pauses.to_string());
-        line("attempts given up", format!("{}; highest {}", self.failed_attempts, self.highest_attempt));
+        line(
+            "attempts given up",
+            format!("{}; highest {}", self.failed_attempts, self.highest_attempt),
+        );
         line("crashes", self.crashes.to_string());
         line("bulk", format!("{:.1} MB", self.bulk_mb));
         line("control messages", self.control_messages.to_string());

@@ -28,9 +28,7 @@ impl World {
         self.exchanges.entry(digest).or_insert_with(|| Exchange::new(plan));
         let (after, open) = match next {
             None => (millis(1.0), true),
-            Some(next) if self.reach(peer, next) => {
-                (self.network.latency(peer, next) * 2, true)
-            }
+            Some(next) if self.reach(peer, next) => (self.network.latency(peer, next) * 2, true),
             Some(next) if self.network.connected(peer, next) => {
                 (self.network.latency(peer, next) * 2, false)
             }
@@ -163,13 +161,7 @@ impl World {
         self.pump(peer);
     }
 
-    pub(super) fn ring_lost(
-        &mut self,
-        peer: usize,
-        boot: u64,
-        plan: Digest,
-        blame: Option<usize>,
-    ) {
+    pub(super) fn ring_lost(&mut self, peer: usize, boot: u64, plan: Digest, blame: Option<usize>) {
         let now = self.now;
         let blame_id = blame.map(|blame| self.peers[blame].id);
         let Some(exchange) = self.exchanges.get_mut(&plan) else { return };

@@ -9,7 +9,9 @@ fn run(scenario: Scenario) -> World {
         }
         let toml = world.scenario.to_toml();
         let seed = world.scenario.seed;
-        panic!("{failure}\nreplay: write this to x.toml and run `dilocox-sim run x.toml --seed {seed}`:\n{toml}");
+        panic!(
+            "{failure}\nreplay: write this to x.toml and run `dilocox-sim run x.toml --seed {seed}`:\n{toml}"
+        );
     }
     world
 }

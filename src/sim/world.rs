@@ -149,8 +149,7 @@ impl World {
             trains: true,
             addresses: Vec::new(),
         };
-        let mut node =
-            Node::new(config, this.identity.clone(), self.genesis.clone(), self.now);
+        let mut node = Node::new(config, this.identity.clone(), self.genesis.clone(), self.now);
         node.remember(this.disk.memory());
         this.process = Some(Process {
             node,

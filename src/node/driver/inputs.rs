@@ -255,7 +255,8 @@ impl Driver {
             }
             Err(reason) => {
                 tracing::info!("the body of round {} is not to be had: {reason}", header.round);
-                if self.node.head().round < header.round {
+                // Proposed only: others vote without this node. Committed: it must be had.
+                if self.store.head_round() >= header.round {
                     self.resync(
                         &format!("no member gave the body of round {}", header.round),
                         false,

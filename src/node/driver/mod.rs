@@ -177,6 +177,11 @@ impl Driver {
         let mut leaving = false;
         while !driver.done() {
             driver.carry_out().await;
+            if !leaving && driver.served_long_enough() {
+                leaving = true;
+                driver.leave("the run is finished");
+                continue;
+            }
             let deadline = driver.next_deadline();
             let clock = driver.clock;
             let shutdown = driver.shutdown.clone();
@@ -279,7 +284,8 @@ impl Driver {
     }
 
     fn done(&self) -> bool {
-        self.left || self.failed.is_some() || self.served_long_enough()
+        let said = self.finished_at.is_none() || self.finish_said();
+        (self.left && said) || self.failed.is_some()
     }
 
     /// A finished node serves until nobody fetches any more, for a minute at most.
@@ -291,7 +297,7 @@ impl Driver {
                 || peer.presence.expects <= last && peer.presence.head.round < last
         };
         let others = self.node.roster().iter().any(|(_, peer)| waits(peer));
-        !others || at.elapsed() > SERVE_AFTER_END
+        (!others && self.finish_said()) || at.elapsed() > SERVE_AFTER_END
     }
 
     fn next_deadline(&self) -> Option<crate::base::Time> {

@@ -104,7 +104,6 @@ pub(crate) struct FreezeReport {
     pub(crate) lease: (u64, u64),
     pub(crate) skipped: u64,
     pub(crate) unleased: u64,
-    pub(crate) wall_seconds: f64,
     pub(crate) totals: SegmentTotals,
 }
 

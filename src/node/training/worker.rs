@@ -33,7 +33,6 @@ const MAX_FAILURES: u32 = 3;
 struct Running {
     start: SegmentStart,
     totals: SegmentTotals,
-    since: Instant,
 }
 
 /// The thread's state.
@@ -169,7 +168,7 @@ impl Worker {
             self.skipped += self.positions.lease(first, length);
         }
         let totals = SegmentTotals { stall_seconds: waited, ..SegmentTotals::default() };
-        self.running = Some(Running { start, totals, since: Instant::now() });
+        self.running = Some(Running { start, totals });
     }
 
     fn step(&mut self) -> Result<(), Failed> {
@@ -235,7 +234,6 @@ impl Worker {
             self.warming = true;
             if let Some(running) = &mut self.running {
                 running.totals = SegmentTotals::default();
-                running.since = Instant::now();
             }
             return self.report(Report::Frozen(None));
         };
@@ -256,7 +254,6 @@ impl Worker {
             lease: self.positions.left(),
             skipped: std::mem::take(&mut self.skipped),
             unleased: self.positions.take_unleased(),
-            wall_seconds: self.running.as_ref().map_or(0.0, |r| r.since.elapsed().as_secs_f64()),
             totals,
         };
         match next {

@@ -97,8 +97,16 @@ impl Ballot {
         let accepts: usize = self.accepts.values().map(BTreeMap::len).sum();
         let votes: usize = self.votes.values().map(BTreeMap::len).sum();
         let blames: usize = self.blames.values().map(BTreeSet::len).sum();
-        readies + accepts + votes + blames + self.headers.len() + self.stored.len()
-            + self.started.len() + self.refused_links.len() + self.roots.len() + self.wanted.len()
+        readies
+            + accepts
+            + votes
+            + blames
+            + self.headers.len()
+            + self.stored.len()
+            + self.started.len()
+            + self.refused_links.len()
+            + self.roots.len()
+            + self.wanted.len()
     }
 
     pub(super) fn header(&self, digest: &Digest) -> Option<&Header> {

@@ -146,11 +146,10 @@ impl Node {
         let follows = header.round == self.open()
             && header.parent == self.head_digest
             && self.head_root.is_some_and(|root| root == header.root_before);
-        let ours =
-            self.ballot.accepted.as_ref().is_some_and(|accepted| {
-                let teller = accepted.author == author || accepted.plan.position(author).is_some();
-                accepted.plan.attempt == attempt && teller
-            });
+        let ours = self.ballot.accepted.as_ref().is_some_and(|accepted| {
+            let teller = accepted.author == author || accepted.plan.position(author).is_some();
+            accepted.plan.attempt == attempt && teller
+        });
         if !follows || !ours || !self.ballot.remember(&header) {
             return;
         }

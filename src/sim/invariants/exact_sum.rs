@@ -34,9 +34,7 @@ impl Invariant for ExactSum {
 }
 
 fn verify(outcome: &crate::sim::exchange::Outcome) -> Result<(), String> {
-    for (job, (result, parts)) in
-        outcome.body.jobs.iter().zip(&outcome.contributions).enumerate()
-    {
+    for (job, (result, parts)) in outcome.body.jobs.iter().zip(&outcome.contributions).enumerate() {
         let Some(result) = result else { continue };
         let sums = result
             .unpacked(outcome.bits, outcome.members)

@@ -5,8 +5,8 @@ mod forks;
 mod kept;
 mod plans;
 mod promises;
-mod quorum;
 mod queues;
+mod quorum;
 mod roots;
 mod timers;
 

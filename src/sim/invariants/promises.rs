@@ -31,12 +31,7 @@ impl Invariant for Promises {
 }
 
 impl Promises {
-    fn persisted(
-        &mut self,
-        node: NodeId,
-        parent: Digest,
-        promise: &Promise,
-    ) -> Result<(), String> {
+    fn persisted(&mut self, node: NodeId, parent: Digest, promise: &Promise) -> Result<(), String> {
         match promise {
             Promise::Attempt { attempt, .. } => {
                 let promised = self.promised.entry((node, parent)).or_insert(*attempt);
