@@ -11,14 +11,13 @@ use crate::{
         failure::Failure,
         settings::{self, BootstrapSettings, NodeSettings},
     },
-    compute::threads::quiet_candle,
     node::{self, NodeError, Outcome, Shutdown, shutdown},
     observe::{self, Emitter},
 };
 
 /// The main function of `dilocox-node`.
 pub fn node_main() -> ExitCode {
-    quiet_candle();
+    node::quiet_candle();
     observe::log::init();
     let args = NodeArgs::parse();
     exit(match args.command {
@@ -30,7 +29,7 @@ pub fn node_main() -> ExitCode {
 
 /// The main function of `dilocox-bootstrap`.
 pub fn bootstrap_main() -> ExitCode {
-    quiet_candle();
+    node::quiet_candle();
     observe::log::init();
     let args = BootstrapArgs::parse();
     exit(bootstrap_command(args.settings, &args.start))
