@@ -39,7 +39,7 @@ learning_rate = 0.7
 momentum = 0.5
 
 [rounds]
-local_steps = 100
+local_steps = 200
 overlap = "on_arrival"
 
 [compression]
