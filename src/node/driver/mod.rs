@@ -103,8 +103,8 @@ pub(crate) struct Start {
     /// The state's anchor and root.
     pub(crate) anchor: Shared,
     pub(crate) root: crate::base::Digest,
-    /// Whether there is nothing to wait for: this node founds the run.
-    pub(crate) founder: bool,
+    /// Whether nobody is waited for: this node founds the run, or was given no first contact.
+    pub(crate) lone: bool,
     /// The frozen pseudo-gradient from before a restart.
     pub(crate) pending: Option<Pending>,
 }
@@ -146,6 +146,7 @@ pub(crate) struct Driver {
     joined: bool,
     /// Rounds whose folds have been asked for by the sync, not by the node machine.
     replaying: bool,
+    lone: bool,
     last_round: Option<Round>,
     keep_serving: bool,
     finished_at: Option<Instant>,
@@ -243,6 +244,7 @@ impl Driver {
             tally: Tally::default(),
             joined: false,
             replaying: false,
+            lone: parts.start.lone,
             last_round: parts.last_round,
             keep_serving: parts.keep_serving,
             finished_at: None,
@@ -269,14 +271,14 @@ impl Driver {
         let run = self.founded.run_id();
         let _ = self.net.provide(run.0).await;
         self.pending = start.pending;
-        let head = start.chain.last().map_or(0, |header| header.round);
-        if start.founder && head == 0 {
+        self.addresses_changed();
+        let ledger = self.store.head();
+        self.served.set_head(&ledger);
+        if start.lone && ledger.round == 0 {
             self.validate(0);
-        }
-        if start.founder {
             let now = self.clock.now();
             self.node.adopt(now, &start.chain, start.root);
-            self.say_joined(head, 0);
+            self.say_joined(0, 0);
         } else {
             self.start_sync(start.chain, start.root);
         }
