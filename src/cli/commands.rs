@@ -103,6 +103,7 @@ fn bench(command: BenchCommand) -> Result<(), Failure> {
             };
             (common.json, runtime()?.block_on(node::bench_allreduce(options))?)
         }
+        BenchCommand::Peer => return Ok(runtime()?.block_on(node::bench_peer())?),
     };
     print::result(json, &report, || BenchReport::to_text(&report));
     Ok(())
