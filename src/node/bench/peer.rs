@@ -57,10 +57,11 @@ fn commands() -> mpsc::Receiver<Command> {
     let (sender, commands) = mpsc::channel(COMMANDS);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            match serde_json::from_str(&line) {
-                Ok(command) if sender.blocking_send(command).is_ok() => {}
-                _ => std::process::exit(1),
+            let command = serde_json::from_str::<Command>(&line);
+            if command.is_ok_and(|command| sender.blocking_send(command).is_ok()) {
+                continue;
             }
+            std::process::exit(1);
         }
         std::process::exit(0);
     });
