@@ -230,6 +230,9 @@ pub enum BenchCommand {
     Codec(BenchCodecArgs),
     /// The whole exchange between processes on loopback: encode, ring, decode.
     Allreduce(BenchAllreduceArgs),
+    /// One process of `bench allreduce`, which it obeys on standard input.
+    #[command(hide = true)]
+    Peer,
 }
 
 /// Flags of `bench codec`.

@@ -103,6 +103,9 @@ fn bench(command: BenchCommand) -> Result<(), Failure> {
             };
             (common.json, runtime()?.block_on(node::bench_allreduce(options))?)
         }
+        BenchCommand::Peer => {
+            return runtime()?.block_on(node::bench_peer()).map_err(Failure::from);
+        }
     };
     print::result(json, &report, || BenchReport::to_text(&report));
     Ok(())

@@ -9,12 +9,19 @@
 //! machine and writing for the stream, so a slow neighbour slows the ring down instead of filling
 //! memory. At the end the result is written to disk before it is reported.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{clock::Clock, training::vectors::Shared};
+use super::{
+    clock::Clock,
+    meter::{Meter, Spent},
+    training::vectors::Shared,
+};
 use crate::{
     base::{Attempt, Digest, NodeId, Round, Time},
     codec::{Bits, Body, BucketSpec},
@@ -74,12 +81,18 @@ pub(crate) struct Running {
     pub(crate) plan: Digest,
     orders: mpsc::Sender<Order>,
     cancel: CancellationToken,
+    meter: Meter,
 }
 
 impl Running {
     /// Hands an order over; false when the exchange is over.
     pub(crate) fn order(&self, order: Order) -> bool {
         self.orders.try_send(order).is_ok()
+    }
+
+    /// What it has cost so far.
+    pub(crate) fn spent(&self) -> Spent {
+        self.meter.read()
     }
 
     /// Ends it.
@@ -97,11 +110,18 @@ impl Exchange {
     ) -> Running {
         let (orders, inbox) = mpsc::channel(8);
         let cancel = CancellationToken::new();
+        let meter = Meter::default();
         let (round, attempt) = (self.plan.round, self.plan.attempt);
-        let running =
-            Running { round, attempt, plan: self.plan.digest(), orders, cancel: cancel.clone() };
+        let running = Running {
+            round,
+            attempt,
+            plan: self.plan.digest(),
+            orders,
+            cancel: cancel.clone(),
+            meter: meter.clone(),
+        };
         tasks.spawn(async move {
-            let say = Say { said, round, attempt };
+            let say = Say { said, round, attempt, meter };
             tokio::select! {
                 () = cancel.cancelled() => {}
                 () = run(self, inbox, &say) => {}
@@ -115,6 +135,7 @@ struct Say {
     said: mpsc::Sender<(Round, Attempt, Outcome)>,
     round: Round,
     attempt: Attempt,
+    meter: Meter,
 }
 
 impl Say {
@@ -170,7 +191,10 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
                 RingEvent::Finished(outcome) => {
                     let results = outcome.buckets.iter().map(|b| Some(b.result.clone())).collect();
                     let traffic = ring.traffic();
-                    match store(&exchange, Body { jobs: results }).await {
+                    let started = Instant::now();
+                    let stored = store(&exchange, Body { jobs: results }).await;
+                    say.meter.stored(started);
+                    match stored {
                         Ok(result) => {
                             let (sent, received) = (traffic.bytes_sent, traffic.bytes_received);
                             say.say(Outcome::Finished { result, sent, received }).await;
@@ -189,7 +213,7 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
             return links.close().await;
         }
         if run && next.is_none() {
-            next = ring.poll_frame().map(|frame| frame.to_bytes());
+            next = say.meter.call(&mut ring, |ring| Some(ring.poll_frame()?.to_bytes()));
         }
         let deadline = if run { ring.poll_timeout() } else { None };
         let now = |exchange: &Exchange| exchange.clock.now();
@@ -202,7 +226,9 @@ async fn run(exchange: Exchange, mut orders: mpsc::Receiver<Order>, say: &Say) {
             frame = frames.recv(), if run => match frame {
                 Some(Ok(frame)) => {
                     if let Some(from) = predecessor
-                        && let Err(fault) = ring.handle_frame(now(&exchange), from, &frame)
+                        && let Err(fault) = say.meter.call(&mut ring, |ring| {
+                            ring.handle_frame(now(&exchange), from, &frame)
+                        })
                     {
                         tracing::debug!("a ring frame was refused: {fault}");
                     }

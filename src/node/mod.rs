@@ -7,6 +7,7 @@
 //! | `driver` | the loop that carries out what [`crate::proto::node`] decides |
 //! | `training`, `books`, `exchange` | the heavy work, each beside the loop: steps, folds, frames |
 //! | `serve`, `ask` | both ends of a fetch |
+//! | `bench`, `meter` | what an exchange costs |
 //! | `bootstrap` | the peer that does not train |
 
 mod ask;
@@ -20,6 +21,7 @@ mod exchange;
 mod found;
 mod join;
 mod keyfile;
+mod meter;
 pub mod options;
 mod run;
 mod serve;
@@ -29,7 +31,7 @@ mod store;
 mod training;
 
 pub use crate::compute::threads::quiet_candle;
-pub use bench::{bench_allreduce, bench_codec};
+pub use bench::{bench_allreduce, bench_codec, bench_peer};
 pub use bootstrap::bootstrap;
 pub use error::{NodeError, Outcome, RunRow, table};
 pub use keyfile::{load_or_create_identity, peer_id_text};

@@ -25,7 +25,7 @@ pub mod sink;
 mod tests;
 pub mod text;
 
-pub use bench::BenchReport;
+pub use bench::{BenchPart, BenchReport};
 pub use board::{Board, Standing};
 pub use emitter::{Emitter, Output};
 pub use event::{DemoResult, Event, Stamped};

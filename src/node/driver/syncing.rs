@@ -30,6 +30,11 @@ use crate::{
     },
 };
 
+/// How often the members of a header are asked for its body, and how long after a refusal: they may
+/// still be writing it.
+const BODY_TRIES: u32 = 20;
+const BODY_RETRY: Duration = Duration::from_secs(1);
+
 /// A sync under way.
 pub(super) struct Syncing {
     pub(super) machine: Sync,
@@ -382,10 +387,15 @@ pub(super) async fn fetch_body(
     members: &[NodeId],
 ) -> Result<Vec<u8>, String> {
     let mut last = "it has no other members".to_owned();
-    for &member in members {
-        match body_from(net, header, member).await {
-            Ok(bytes) => return Ok(bytes),
-            Err(error) => last = format!("{}: {error}", member.short()),
+    for attempt in 0..BODY_TRIES {
+        for &member in members {
+            match body_from(net, header, member).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => last = format!("{}: {error}", member.short()),
+            }
+        }
+        if attempt + 1 < BODY_TRIES {
+            tokio::time::sleep(BODY_RETRY).await;
         }
     }
     Err(last)
