@@ -220,10 +220,6 @@ impl Driver {
             Notice::Committed { round, attempt, members, .. } => {
                 self.tally.committed(round, attempt, &members);
             }
-            Notice::Orphaned { round, header } => self.warn(
-                &format!(
-                    "nobody alive has the body of header {header}: round {round} is open again"
-                ),
                 "nothing needs to be done; those who have it may come back with another branch",
             ),
             Notice::Fork { round, header } => self.warn(
