@@ -230,10 +230,6 @@ impl Driver {
                 &format!("another branch has committed header {header} for round {round}"),
                 "the branch with more trained weight goes on; nothing needs to be done",
             ),
-            Notice::Orphaned { round, header } => self.warn(
-                &format!("nobody alive has the results of round {round} (header {header})"),
-                "the round is done again; nothing needs to be done",
-            ),
         }
     }
 

@@ -115,6 +115,9 @@ pub(crate) struct Pending {
     pub(crate) delta: Shared,
 }
 
+/// The body of a header, or why it is not to be had.
+type FetchedBody = (Box<Header>, Result<Vec<u8>, String>);
+
 /// The driver's state.
 pub(crate) struct Driver {
     manifest: Arc<Manifest>,
@@ -139,7 +142,7 @@ pub(crate) struct Driver {
     exchange_said: mpsc::Sender<(Round, Attempt, exchange::Outcome)>,
     waiting_streams: Vec<(Instant, BulkHello, IncomingBulk)>,
     syncing: Option<Syncing>,
-    bodies: mpsc::Sender<(Box<Header>, Result<Vec<u8>, String>)>,
+    bodies: mpsc::Sender<FetchedBody>,
     tasks: TaskTracker,
     sends: Arc<Semaphore>,
     tally: Tally,
@@ -162,7 +165,7 @@ struct Inputs {
     training: Option<mpsc::Receiver<Report>>,
     books: mpsc::Receiver<Done>,
     exchange: mpsc::Receiver<(Round, Attempt, exchange::Outcome)>,
-    bodies: mpsc::Receiver<(Box<Header>, Result<Vec<u8>, String>)>,
+    bodies: mpsc::Receiver<FetchedBody>,
 }
 
 impl Driver {
