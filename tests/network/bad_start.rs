@@ -44,7 +44,7 @@ fn an_http_port_in_use_is_an_error_where_it_was_asked_for() {
 fn addresses_that_cannot_be_used_are_named() {
     let cases = [
         ("no-peer-id", "/ip4/127.0.0.1/tcp/7450", "peer id"),
-        ("no-multiaddr", "127.0.0.1:7450", "bootstrap address"),
+        ("no-multiaddr", "127.0.0.1:7450", "--bootstrap"),
         ("bad-peer-id", "/ip4/127.0.0.1/tcp/7450/p2p/QmNobody", "bootstrap address"),
     ];
     for (name, address, word) in cases {
