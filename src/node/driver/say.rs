@@ -172,9 +172,6 @@ impl Driver {
         if round > self.manifest.run.rounds {
             return;
         }
-        if round > self.manifest.run.rounds {
-            return;
-        }
         self.emitter.emit(Event::Committed {
             round,
             members,
