@@ -9,6 +9,10 @@ use crate::harness::{Entry, Id, Network, Recipe};
 
 /// Share of a segment that an exchange is to take.
 const SHARE: f64 = 0.8;
+/// Bytes that a limit lets pass at once after a pause.
+const BURST: f64 = 16.0 * 1024.0;
+/// Calibrations, on a machine whose load changes.
+const ATTEMPTS: usize = 3;
 /// Rounds that are measured, behind those in which the nodes find each other.
 const ROUNDS: u64 = 6;
 
@@ -78,17 +82,32 @@ fn add(sums: &mut Measured, network: &Network, id: Id, first: u64) {
     }
 }
 
+/// The `--upload-limit` with which an exchange takes its share of a segment.
+fn limit(bytes: f64, segment: f64) -> String {
+    format!("{}bit", (8.0 * (bytes - BURST) / (SHARE * segment)) as u64)
+}
+
+fn share(measured: &Measured) -> f64 {
+    measured.stall / (measured.train + measured.stall)
+}
+
 #[test]
 fn an_exchange_of_most_of_a_segment_is_hidden_on_arrival_and_waited_for_without_overlap() {
-    let free = measure("overlap-free", "none", &[]);
-    let rate = (8.0 * free.bytes / (SHARE * free.segment)) as u64;
-    let limit = format!("{rate}bit");
-    let flags = ["--upload-limit", limit.as_str()];
-    let none = measure("overlap-none", "none", &flags);
-    let hidden = measure("overlap-on-arrival", "on_arrival", &flags);
-    let share = |measured: &Measured| measured.stall / (measured.train + measured.stall);
-    let taken = none.exchange / none.segment;
-    assert!((0.7..1.2).contains(&taken), "an exchange takes {taken:.2} of a segment at {limit}");
-    assert!(share(&none) > 0.4, "without overlap {:.3} of the time is stall", share(&none));
-    assert!(share(&hidden) < 0.05, "on arrival {:.3} of the time is stall", share(&hidden));
+    let mut last = measure("overlap-free", "none", &[]);
+    // Other work on the machine changes the length of a segment from one network to the next.
+    for attempt in 1..=ATTEMPTS {
+        let limit = limit(last.bytes, last.segment);
+        let flags = ["--upload-limit", limit.as_str()];
+        let none = measure("overlap-none", "none", &flags);
+        let taken = none.exchange / none.segment;
+        if !(0.75..1.2).contains(&taken) {
+            assert!(attempt < ATTEMPTS, "an exchange takes {taken:.2} of a segment at {limit}");
+            last = none;
+            continue;
+        }
+        assert!(share(&none) > 0.4, "without overlap {:.3} of the time is stall", share(&none));
+        let hidden = measure("overlap-on-arrival", "on_arrival", &flags);
+        assert!(share(&hidden) < 0.05, "on arrival {:.3} of the time is stall", share(&hidden));
+        return;
+    }
 }
