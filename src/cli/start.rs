@@ -17,6 +17,7 @@ use crate::{
 
 /// The main function of `dilocox-node`.
 pub fn node_main() -> ExitCode {
+    node::quiet_candle();
     observe::log::init();
     let args = NodeArgs::parse();
     exit(match args.command {
@@ -28,6 +29,7 @@ pub fn node_main() -> ExitCode {
 
 /// The main function of `dilocox-bootstrap`.
 pub fn bootstrap_main() -> ExitCode {
+    node::quiet_candle();
     observe::log::init();
     let args = BootstrapArgs::parse();
     exit(bootstrap_command(args.settings, &args.start))

@@ -145,7 +145,7 @@ fn add_scaled(c: &mut [f32], factors: [f32; DEPTH], rows: [&[f32]; DEPTH]) {
 /// Rows j..j + [`DEPTH`] of a matrix whose rows are `stride` apart.
 #[inline(always)]
 fn rows_from(matrix: &[f32], first: usize, stride: usize, length: usize) -> [&[f32]; DEPTH] {
-    std::array::from_fn(|j| &matrix[(first + j) * stride..][..length])
+    [0, 1, 2, 3, 4, 5, 6, 7].map(|j| &matrix[(first + j) * stride..][..length])
 }
 
 /// c = a * b: a row of n elements from a row of k, for b (k x n, rows `b_stride` apart). k is a
@@ -171,7 +171,7 @@ pub(crate) fn add_outer(
 ) {
     let rows = rows_from(b, 0, n, n);
     for (depth, c) in c.chunks_exact_mut(n).take(k).enumerate() {
-        add_scaled(c, std::array::from_fn(|row| a[row * a_stride + depth]), rows);
+        add_scaled(c, [0, 1, 2, 3, 4, 5, 6, 7].map(|row| a[row * a_stride + depth]), rows);
     }
 }
 

@@ -24,7 +24,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// A file cannot be opened or mapped.
-    #[error("data file {} cannot be read: {error}; check that it exists and its permissions", path.display())]
+    #[error(
+        "data file {} cannot be read: {error}; check that it exists and its permissions",
+        path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -32,11 +35,20 @@ pub enum DataError {
         error: std::io::Error,
     },
     /// A file holds nothing.
-    #[error("data file {} is empty; give a text file with content, or remove it from data.files", path.display())]
+    #[error(
+        "data file {} is empty; give a text file with content, or remove it from data.files",
+        path.display()
+    )]
     Empty {
         /// The file.
         path: PathBuf,
     },
+    /// Files are the source, but none is here.
+    #[error(
+        "the run's data are files, but none was given; fetch them from a peer or name them in \
+         data.files"
+    )]
+    NoFiles,
     /// A file's length changed while it was in use.
     #[error(
         "data file {} had {expected} bytes and now has {found}; restore it and start the node again",

@@ -111,8 +111,9 @@ fn capital(word: &str) -> String {
 }
 
 impl Cast {
-    /// Fills a pattern: {N} hero, {S}/{s} the pronoun, {o} him, {p} his; {F}, {G}/{g} and {q} the
-    /// friend's name, pronoun and possessive; {A} the animal; {T} the thing with its colour, {aT} with an article, {W} the place.
+    /// Fills a pattern: {N} the hero, {S} and {s} the pronoun, {o} him, {p} his; {F} the friend,
+    /// {G} and {g} that pronoun, {q} its possessive; {A} the animal and {T} the thing with its
+    /// colour, {aA} and {aT} with an article; {W} the place.
     fn fill(&self, pattern: &str, text: &mut String) {
         let mut rest = pattern;
         while let Some((before, after)) = rest.split_once('{') {

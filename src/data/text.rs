@@ -105,8 +105,11 @@ impl Text {
     /// Files, mapped into memory one after another.
     ///
     /// # Errors
-    /// The first file that is missing, unreadable or empty.
+    /// If there is no file, or the first that is missing, unreadable or empty.
     pub fn files(paths: &[PathBuf]) -> Result<Self, DataError> {
+        if paths.is_empty() {
+            return Err(DataError::NoFiles);
+        }
         let mut parts = Vec::new();
         for path in paths {
             if !parts.is_empty() {
@@ -177,6 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (empty, missing) = (folder.path().join("empty.txt"), folder.path().join("missing.txt"));
         std::fs::write(&empty, "").unwrap();
+        assert!(matches!(Text::files(&[]), Err(DataError::NoFiles)));
         for path in [&empty, &missing, &folder.path().to_owned()] {
             let error = Text::files(std::slice::from_ref(path)).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()), "{error}");

@@ -30,6 +30,7 @@ mod start;
 mod store;
 mod training;
 
+pub use crate::compute::threads::quiet_candle;
 pub use bench::{bench_allreduce, bench_codec, bench_peer};
 pub use bootstrap::bootstrap;
 pub use error::{NodeError, Outcome, RunRow, table};

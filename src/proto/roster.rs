@@ -137,11 +137,11 @@ impl Roster {
         self.peers.is_empty()
     }
 
-    /// The furthest head that any live peer stands on, with that peer.
+    /// The heaviest head that any live peer stands on, with that peer; of equal ones the furthest.
     pub fn best_head(&self) -> Option<(NodeId, Head)> {
         self.iter()
             .map(|(node, peer)| (node, peer.presence.head))
-            .max_by_key(|(_, head)| (head.round, head.weight))
+            .max_by_key(|(_, head)| (head.weight, head.round))
     }
 
     fn is_newer(&self, author: NodeId, stamp: (u64, u64)) -> bool {

@@ -12,26 +12,26 @@ use crate::{
 
 /// One node's disk. Everything on it is written atomically.
 #[derive(Clone, Debug)]
-pub struct Disk {
+pub(super) struct Disk {
     /// Starts of the process.
-    pub boot: u64,
+    pub(super) boot: u64,
     /// Highest attempt promised, with its round.
-    pub promised: Option<(Round, u8)>,
+    pub(super) promised: Option<(Round, u8)>,
     /// Header signed last, with its attempt.
-    pub signed: Option<(u8, Header)>,
+    pub(super) signed: Option<(u8, Header)>,
     /// Committed rounds 1..
-    pub ledger: Vec<Certificate>,
+    pub(super) ledger: Vec<Certificate>,
     /// Results by the digest of their blob.
-    pub bodies: BTreeMap<Digest, Arc<Body>>,
+    pub(super) bodies: BTreeMap<Digest, Arc<Body>>,
     /// Error buffer, frozen delta and books.
-    pub local: Local,
+    pub(super) local: Local,
     /// Whether the node has ever held the state: it founded, or has synced.
-    pub has_state: bool,
+    pub(super) has_state: bool,
 }
 
 impl Disk {
     /// An empty disk.
-    pub fn new(local: Local) -> Self {
+    pub(super) fn new(local: Local) -> Self {
         Self {
             boot: 0,
             promised: None,
@@ -44,7 +44,7 @@ impl Disk {
     }
 
     /// What the machine is told after a restart.
-    pub fn memory(&self) -> Memory {
+    pub(super) fn memory(&self) -> Memory {
         Memory {
             promised: self.promised,
             signed: self.signed.clone(),
@@ -53,7 +53,7 @@ impl Disk {
     }
 
     /// Committed rounds whose bodies are here, from the first on.
-    pub fn complete(&self) -> usize {
+    pub(super) fn complete(&self) -> usize {
         let here = |c: &&Certificate| self.bodies.contains_key(&c.header.body);
         self.ledger.iter().take_while(here).count()
     }

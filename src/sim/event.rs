@@ -10,7 +10,7 @@ use crate::{
 /// One thing that happens. `boot` names a start of the peer's process: what was meant for an
 /// earlier one is lost.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(super) enum Event {
     /// A peer's machine has a timer due.
     Wake { peer: usize, boot: u64 },
     /// An inner step is done.
@@ -49,20 +49,20 @@ pub enum Event {
 
 /// Events in the order of their time, then of their making.
 #[derive(Clone, Debug, Default)]
-pub struct Queue {
+pub(super) struct Queue {
     events: BTreeMap<(Time, u64), Event>,
     made: u64,
 }
 
 impl Queue {
     /// Adds an event.
-    pub fn push(&mut self, at: Time, event: Event) {
+    pub(super) fn push(&mut self, at: Time, event: Event) {
         self.made += 1;
         self.events.insert((at, self.made), event);
     }
 
     /// Takes the next event.
-    pub fn pop(&mut self) -> Option<(Time, Event)> {
+    pub(super) fn pop(&mut self) -> Option<(Time, Event)> {
         self.events.pop_first().map(|((at, _), event)| (at, event))
     }
 }

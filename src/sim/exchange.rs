@@ -20,41 +20,41 @@ use crate::{
 
 /// One exchange.
 #[derive(Clone, Debug)]
-pub struct Exchange {
+pub(super) struct Exchange {
     /// Its plan.
-    pub plan: Arc<Plan>,
+    pub(super) plan: Arc<Plan>,
     /// Members that let frames move, with what they put in.
-    pub running: BTreeMap<usize, Vectors>,
+    pub(super) running: BTreeMap<usize, Vectors>,
     /// Members whose ring is over, well or badly.
-    pub over: BTreeSet<usize>,
+    pub(super) over: BTreeSet<usize>,
     /// What the members made, once all of them run.
-    pub result: Option<Arc<Outcome>>,
+    pub(super) result: Option<Arc<Outcome>>,
 }
 
 /// What an exchange makes, the same at every member.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The results.
-    pub body: Arc<Body>,
+    pub(super) body: Arc<Body>,
     /// What the machine is told.
-    pub ring: RingResult,
+    pub(super) ring: RingResult,
     /// Payload bits.
-    pub bits: Bits,
+    pub(super) bits: Bits,
     /// Members of the plan.
-    pub members: usize,
+    pub(super) members: usize,
     /// What each member put into each job, by position: for the invariants.
-    pub contributions: Vec<Vec<Vec<i32>>>,
+    pub(super) contributions: Vec<Vec<Vec<i32>>>,
 }
 
 impl Exchange {
     /// An exchange that nobody runs yet.
-    pub fn new(plan: Arc<Plan>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>) -> Self {
         Self { plan, running: BTreeMap::new(), over: BTreeSet::new(), result: None }
     }
 }
 
 /// Carries a whole exchange out, the members' vectors in ring order.
-pub fn exchange(plan: &Plan, deltas: &[&Vectors], problem: &Problem) -> Outcome {
+pub(super) fn exchange(plan: &Plan, deltas: &[&Vectors], problem: &Problem) -> Outcome {
     let omegas: Vec<u16> = plan.members.iter().map(|member| member.omega).collect();
     let everybody = Bitmap::full(omegas.len());
     let mut jobs = Vec::new();
@@ -93,7 +93,7 @@ pub fn exchange(plan: &Plan, deltas: &[&Vectors], problem: &Problem) -> Outcome 
 }
 
 /// What a plan whose ring is skipped makes: unfinished jobs, or none at all.
-pub fn skipped(plan: &Plan, jobs: bool, problem: &Problem) -> Outcome {
+pub(super) fn skipped(plan: &Plan, jobs: bool, problem: &Problem) -> Outcome {
     let body = Body::empty(if jobs { problem.buckets.len() } else { 0 });
     let sets = if jobs { vec![MemberSet { members: Bitmap::EMPTY, divisor: 0 }] } else { vec![] };
     let ring = ring_result(&body, sets, plan, problem);
@@ -119,7 +119,7 @@ fn ring_result(
 }
 
 /// Bytes that each member sends: 2(N-1)/N of the body.
-pub fn bytes_each(outcome: &Outcome, members: usize) -> u64 {
+pub(super) fn bytes_each(outcome: &Outcome, members: usize) -> u64 {
     let n = members.max(1) as u64;
     2 * (n - 1) * outcome.ring.body_bytes / n
 }

@@ -9,7 +9,7 @@ use crate::{
 
 /// All links.
 #[derive(Clone)]
-pub struct Network {
+pub(super) struct Network {
     config: NetworkPart,
     seed: Digest,
     stream: Stream,
@@ -21,33 +21,28 @@ pub struct Network {
 
 impl Network {
     /// A network of a seed.
-    pub fn new(seed: Digest, config: NetworkPart) -> Self {
+    pub(super) fn new(seed: Digest, config: NetworkPart) -> Self {
         let stream = Stream::new(&seed, "network");
         Self { config, seed, stream, island: BTreeSet::new(), busy: Vec::new() }
     }
 
     /// Whether bytes pass between two peers.
-    pub fn connected(&self, a: usize, b: usize) -> bool {
+    pub(super) fn connected(&self, a: usize, b: usize) -> bool {
         self.island.contains(&a) == self.island.contains(&b)
     }
 
-    /// Whether the network is in one piece.
-    pub fn is_whole(&self) -> bool {
-        self.island.is_empty()
-    }
-
     /// Cuts peers off from the rest.
-    pub fn cut(&mut self, peers: &[usize]) {
+    pub(super) fn cut(&mut self, peers: &[usize]) {
         self.island = peers.iter().copied().collect();
     }
 
     /// All links work again.
-    pub fn heal(&mut self) {
+    pub(super) fn heal(&mut self) {
         self.island.clear();
     }
 
     /// One-way latency of a link, without jitter; the same in both directions.
-    pub fn latency(&self, a: usize, b: usize) -> Duration {
+    pub(super) fn latency(&self, a: usize, b: usize) -> Duration {
         let (low, high) = (a.min(b), a.max(b));
         let mut stream = Stream::new(&self.seed, &format!("link {low} {high}"));
         let [least, most] = self.config.latency_ms;
@@ -55,7 +50,7 @@ impl Network {
     }
 
     /// How long a control message takes, or `None` if it is lost.
-    pub fn deliver(&mut self, from: usize, to: usize) -> Option<Duration> {
+    pub(super) fn deliver(&mut self, from: usize, to: usize) -> Option<Duration> {
         let lost = self.stream.unit_f64() < self.config.loss;
         let jitter = millis(self.config.jitter_ms * self.stream.unit_f64());
         (!lost && self.connected(from, to)).then(|| self.latency(from, to) + jitter)
@@ -63,7 +58,7 @@ impl Network {
 
     /// When bulk bytes that start now have arrived. A peer's flows share its up- and downlink one
     /// after the other.
-    pub fn transfer(&mut self, now: Time, from: usize, to: usize, bytes: u64) -> Time {
+    pub(super) fn transfer(&mut self, now: Time, from: usize, to: usize, bytes: u64) -> Time {
         let bits = bytes as f64 * self.config.scale_bytes * 8.0;
         let up = Duration::from_secs_f64(bits / (self.config.up_mbit * 1e6));
         let down = Duration::from_secs_f64(bits / (self.config.down_mbit * 1e6));
@@ -80,12 +75,12 @@ impl Network {
     }
 
     /// A draw for whatever the world leaves to chance.
-    pub fn chance(&mut self) -> f64 {
+    pub(super) fn chance(&mut self) -> f64 {
         self.stream.unit_f64()
     }
 }
 
 /// A duration of so many milliseconds.
-pub fn millis(value: f64) -> Duration {
+pub(super) fn millis(value: f64) -> Duration {
     Duration::from_secs_f64(value / 1e3)
 }

@@ -15,36 +15,36 @@ use crate::{
 const MAX_SEEN: usize = 20_000;
 
 /// What runs while the process runs.
-pub struct Process {
+pub(super) struct Process {
     /// The machine.
-    pub node: Node,
+    pub(super) node: Node,
     /// Training.
-    pub trainer: Trainer,
+    pub(super) trainer: Trainer,
     /// The folded state.
-    pub state: State,
+    pub(super) state: State,
     /// Headers that are folded, genesis first.
-    pub chain: Vec<Header>,
+    pub(super) chain: Vec<Header>,
     /// Gossip that was forwarded.
-    pub seen: BTreeSet<(NodeId, u64, u64)>,
+    pub(super) seen: BTreeSet<(NodeId, u64, u64)>,
     /// When the machine will be woken.
-    pub wake_at: Option<Time>,
+    pub(super) wake_at: Option<Time>,
     /// Number of the running segment's step events; older ones are stale.
-    pub life: u64,
+    pub(super) life: u64,
     /// Whether a step is under way.
-    pub stepping: bool,
+    pub(super) stepping: bool,
     /// Whether it is looking for others' state.
-    pub syncing: bool,
+    pub(super) syncing: bool,
     /// Whether a sync must replace the state that is here.
-    pub discard: bool,
+    pub(super) discard: bool,
     /// Whether it has said that it is finished.
-    pub finished: bool,
+    pub(super) finished: bool,
     /// Roots that are due to be computed.
-    pub roots: BTreeMap<Round, Digest>,
+    pub(super) roots: BTreeMap<Round, Digest>,
 }
 
 impl Process {
     /// Remembers a gossiped envelope; whether it is new.
-    pub fn is_new(&mut self, id: (NodeId, u64, u64)) -> bool {
+    pub(super) fn is_new(&mut self, id: (NodeId, u64, u64)) -> bool {
         if self.seen.len() >= MAX_SEEN {
             self.seen.pop_first();
         }
@@ -53,26 +53,26 @@ impl Process {
 }
 
 /// A machine of the simulated world.
-pub struct Peer {
+pub(super) struct Peer {
     /// Its name.
-    pub id: NodeId,
+    pub(super) id: NodeId,
     /// Its key.
-    pub identity: Identity,
+    pub(super) identity: Identity,
     /// Milliseconds of an inner step.
-    pub step_ms: f64,
+    pub(super) step_ms: f64,
     /// What survives.
-    pub disk: Disk,
+    pub(super) disk: Disk,
     /// What runs; `None` while it is down.
-    pub process: Option<Process>,
+    pub(super) process: Option<Process>,
     /// Whether it left, so that it never comes back.
-    pub left: bool,
+    pub(super) left: bool,
     /// Effects carried out, over all starts.
-    pub effects: u64,
+    pub(super) effects: u64,
 }
 
 impl Peer {
     /// The running process of this start.
-    pub fn alive(&mut self, boot: u64) -> Option<&mut Process> {
+    pub(super) fn alive(&mut self, boot: u64) -> Option<&mut Process> {
         if self.disk.boot == boot { self.process.as_mut() } else { None }
     }
 }

@@ -21,13 +21,13 @@ const BUCKET_BLOCKS: usize = 2;
 
 /// The problem of one run.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub(super) struct Problem {
     /// Shapes.
-    pub layout: Arc<Layout>,
+    pub(super) layout: Arc<Layout>,
     /// Jobs.
-    pub buckets: Arc<Vec<BucketSpec>>,
+    pub(super) buckets: Arc<Vec<BucketSpec>>,
     /// Payload bits.
-    pub bits: Bits,
+    pub(super) bits: Bits,
     hidden: Vec<f32>,
     seed: Digest,
 }
@@ -37,7 +37,7 @@ impl Problem {
     ///
     /// # Panics
     /// If the manifest's bits are not supported: a validated one's are.
-    pub fn new(seed: Digest, manifest: &Manifest) -> Self {
+    pub(super) fn new(seed: Digest, manifest: &Manifest) -> Self {
         let layout = layout();
         let bits = Bits::try_from(manifest.compression.bits).expect("validated");
         let buckets = buckets_of(&layout, BUCKET_BLOCKS);
@@ -47,7 +47,7 @@ impl Problem {
     }
 
     /// The state before the first round.
-    pub fn genesis(&self, manifest: &Manifest) -> State {
+    pub(super) fn genesis(&self, manifest: &Manifest) -> State {
         let mut state = State::zeros(Arc::clone(&self.layout));
         state.rank = manifest.compression.rank;
         state.local_steps = manifest.rounds.local_steps;
@@ -59,7 +59,7 @@ impl Problem {
     }
 
     /// One step of stochastic gradient descent on `batch` samples from `position` on.
-    pub fn step(&self, parameters: &mut [Vec<f32>], position: u64, batch: usize) {
+    pub(super) fn step(&self, parameters: &mut [Vec<f32>], position: u64, batch: usize) {
         for sample in position..position + batch as u64 {
             let features = self.features(sample);
             let value = |&(at, x): &(usize, f32)| x * get(parameters, at);
@@ -73,7 +73,7 @@ impl Problem {
     }
 
     /// Mean squared distance to the minimum.
-    pub fn loss(&self, parameters: &[Vec<f32>]) -> f64 {
+    pub(super) fn loss(&self, parameters: &[Vec<f32>]) -> f64 {
         let flat = parameters.iter().flatten();
         let squares = flat.zip(&self.hidden).map(|(a, b)| f64::from(a - b).powi(2));
         squares.sum::<f64>() / self.hidden.len() as f64

@@ -12,44 +12,44 @@ use crate::{
 
 /// What the world counts while it runs.
 #[derive(Clone, Debug, Default)]
-pub struct Counters {
+pub(super) struct Counters {
     /// Events.
-    pub events: u64,
+    pub(super) events: u64,
     /// Inner steps done.
-    pub steps: u64,
+    pub(super) steps: u64,
     /// Segments that had to pause at their cap.
-    pub pauses: u64,
+    pub(super) pauses: u64,
     /// Control messages made (gossip once).
-    pub control_messages: u64,
+    pub(super) control_messages: u64,
     /// Bulk bytes, unscaled.
-    pub bulk_bytes: u64,
+    pub(super) bulk_bytes: u64,
     /// Attempts given up, over all nodes.
-    pub failed_attempts: u64,
+    pub(super) failed_attempts: u64,
     /// Processes that died.
-    pub crashes: u64,
+    pub(super) crashes: u64,
     /// Rings that ended well.
-    pub rings: u64,
+    pub(super) rings: u64,
     /// Their time.
-    pub ring_time: Duration,
+    pub(super) ring_time: Duration,
     /// First commit of each header: round, attempt, members, sequences.
-    pub commits: BTreeMap<Digest, Commit>,
+    pub(super) commits: BTreeMap<Digest, Commit>,
     /// First fold of each round.
-    pub folds: BTreeMap<Round, Time>,
+    pub(super) folds: BTreeMap<Round, Time>,
 }
 
 /// A committed header.
 #[derive(Clone, Copy, Debug)]
-pub struct Commit {
+pub(super) struct Commit {
     /// Its round.
-    pub round: Round,
+    pub(super) round: Round,
     /// When it was first known.
-    pub at: Time,
+    pub(super) at: Time,
     /// The attempt.
-    pub attempt: u8,
+    pub(super) attempt: u8,
     /// Members.
-    pub members: usize,
+    pub(super) members: usize,
     /// Sequences of its members.
-    pub sequences: u64,
+    pub(super) sequences: u64,
 }
 
 impl Counters {

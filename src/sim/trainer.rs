@@ -12,56 +12,56 @@ use crate::{
 };
 
 /// One vector a fragment.
-pub type Vectors = Vec<Vec<f32>>;
+pub(super) type Vectors = Vec<Vec<f32>>;
 
 /// A frozen pseudo-gradient.
 #[derive(Clone, Debug)]
-pub struct FrozenDelta {
+pub(super) struct FrozenDelta {
     /// What the machine is told of it.
-    pub frozen: Frozen,
+    pub(super) frozen: Frozen,
     /// delta = S - L + e.
-    pub delta: Vectors,
+    pub(super) delta: Vectors,
 }
 
 /// What survives a crash of the local part: written once a round, atomically.
 #[derive(Clone, Debug)]
-pub struct Local {
+pub(super) struct Local {
     /// The error buffer; zero while a delta is frozen, which holds it.
-    pub error: Vectors,
+    pub(super) error: Vectors,
     /// The frozen pseudo-gradient.
-    pub frozen: Option<FrozenDelta>,
+    pub(super) frozen: Option<FrozenDelta>,
     /// The last round whose exchange is in these books.
-    pub settled: Round,
+    pub(super) settled: Round,
     /// Sum of all S - L that were frozen.
-    pub produced: Vec<f64>,
+    pub(super) produced: Vec<f64>,
     /// Sum of all own contributions that were committed.
-    pub applied: Vec<f64>,
+    pub(super) applied: Vec<f64>,
     /// Sum of what a rule dropped.
-    pub dropped: Vec<f64>,
+    pub(super) dropped: Vec<f64>,
 }
 
 /// The running segment; lost in a crash.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub(super) struct Running {
     /// What was asked for.
-    pub start: SegmentStart,
+    pub(super) start: SegmentStart,
     /// Steps done.
-    pub steps: u32,
+    pub(super) steps: u32,
     /// Sequences done.
-    pub sequences: u64,
+    pub(super) sequences: u64,
     from: Vectors,
     parameters: Vectors,
 }
 
 /// One node's training.
 #[derive(Clone, Debug)]
-pub struct Trainer {
+pub(super) struct Trainer {
     /// The running segment.
-    pub running: Option<Running>,
+    pub(super) running: Option<Running>,
     /// A freeze that was asked for and happens at the next step's end.
-    pub freeze: Option<(Round, Option<SegmentStart>)>,
+    pub(super) freeze: Option<(Round, Option<SegmentStart>)>,
     /// Error buffer, frozen delta and books.
-    pub local: Local,
+    pub(super) local: Local,
     overlap: Overlap,
     mode: ErrorFeedback,
 }
@@ -84,7 +84,7 @@ fn norm(vectors: &Vectors) -> f64 {
 
 impl Local {
     /// Nothing trained yet.
-    pub fn new(state: &State) -> Self {
+    pub(super) fn new(state: &State) -> Self {
         let error = zeros_like(state);
         let zeros = vec![0.0; error.iter().map(Vec::len).sum()];
         Self {
@@ -107,7 +107,7 @@ impl Local {
     }
 
     /// Everything that is still to be contributed.
-    pub fn pending(&self) -> Vec<f64> {
+    pub(super) fn pending(&self) -> Vec<f64> {
         let mut sum: Vec<f64> = self.error.iter().flatten().map(|&x| f64::from(x)).collect();
         if let Some(frozen) = &self.frozen {
             add(&mut sum, frozen.delta.iter().flatten().map(|&x| f64::from(x)));
@@ -118,12 +118,12 @@ impl Local {
 
 impl Trainer {
     /// Training of a node that holds `local` from before.
-    pub fn new(local: Local, overlap: Overlap, mode: ErrorFeedback) -> Self {
+    pub(super) fn new(local: Local, overlap: Overlap, mode: ErrorFeedback) -> Self {
         Self { running: None, freeze: None, local, overlap, mode }
     }
 
     /// Starts a segment from the newest anchor.
-    pub fn start(&mut self, start: SegmentStart, state: &State) {
+    pub(super) fn start(&mut self, start: SegmentStart, state: &State) {
         let anchor = anchor(state);
         self.begin(start, anchor.clone(), anchor);
     }
@@ -133,12 +133,12 @@ impl Trainer {
     }
 
     /// Whether a step may be done now.
-    pub fn may_step(&self) -> bool {
+    pub(super) fn may_step(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.steps < running.start.max_steps)
     }
 
     /// One inner step.
-    pub fn step(&mut self, problem: &Problem, batch: usize, salt: u64) {
+    pub(super) fn step(&mut self, problem: &Problem, batch: usize, salt: u64) {
         let Some(running) = self.running.as_mut() else { return };
         let position = match running.start.lease {
             Some((first, length)) if running.sequences < u64::from(length) => {
@@ -153,7 +153,7 @@ impl Trainer {
 
     /// Between two steps: freezes the running segment and starts the next one. `None` if nothing
     /// was asked for.
-    pub fn freeze(&mut self, state: &State) -> Option<Frozen> {
+    pub(super) fn freeze(&mut self, state: &State) -> Option<Frozen> {
         let (round, next) = self.freeze.take()?;
         let running = self.running.take()?;
         // What a round that was committed meanwhile has left behind goes along.
@@ -208,7 +208,7 @@ impl Trainer {
 
     /// A round was folded into `state`: keeps what the exchange did not carry, and moves the
     /// running segment (`on_arrival`).
-    pub fn folded(
+    pub(super) fn folded(
         &mut self,
         me: NodeId,
         header: &Header,
@@ -264,7 +264,7 @@ impl Trainer {
 
     /// The state was replaced by that of another branch: what was committed on the old one only is
     /// dropped by rule, and training starts again from the new anchor.
-    pub fn switch_branch(&mut self, state: &State) {
+    pub(super) fn switch_branch(&mut self, state: &State) {
         self.local.take_back();
         if let Some(running) = self.running.as_mut() {
             running.from = anchor(state);

@@ -221,7 +221,7 @@ impl Trainer {
 
     fn apply(&mut self, rate: f64, gradient_scale: f32) -> Result<(), TrainError> {
         let (state, gradients, optimizer) = (&mut self.state, &self.gradients, &self.optimizer);
-        let number = state.step + 1;
+        let number = state.step.saturating_add(1);
         self.pool.install(|| {
             self.model.parameters().for_each(|fragment, range, decay, var| {
                 let step = Step { number, rate, gradient_scale, decay };

@@ -20,6 +20,11 @@ pub(super) struct LedgerIndex {
 }
 
 impl LedgerIndex {
+    /// A certificate has been appended.
+    pub(super) fn push(&mut self, span: Span) {
+        self.spans.push(span);
+    }
+
     /// Where the certificates of `count` rounds from `from` on lie.
     pub(super) fn locate(&self, from: Round, count: usize) -> (PathBuf, Vec<Span>) {
         let first = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -74,15 +79,15 @@ impl Ledger {
     }
 
     /// Appends the next certificate.
-    pub(super) fn append(&mut self, certificate: &Certificate) -> Result<(), StoreError> {
+    pub(super) fn append(&mut self, certificate: &Certificate) -> Result<Span, StoreError> {
         let header = &certificate.header;
         if header.round != self.tip.round + 1 || header.parent != self.tip.digest() {
             return Err(StoreError::NotNext { found: header.round, head: self.tip.round });
         }
         let span = self.records.append(&codec::encode(certificate))?;
-        self.index.spans.push(span);
+        self.index.push(span);
         self.tip = header.clone();
-        Ok(())
+        Ok(span)
     }
 
     /// The certificate of a round from 1 on.

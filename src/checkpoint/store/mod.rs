@@ -32,6 +32,7 @@ mod disk;
 mod error;
 mod ledger;
 mod local;
+mod own;
 mod records;
 mod retention;
 mod run;

@@ -6,36 +6,32 @@ use std::{
 };
 
 use super::{
-    BlobStore, LeaseUse, LocalState, Retained, Server, SnapshotWriter, StoreError, Votes,
+    BlobStore, Retained, Server, SnapshotWriter, StoreError,
     bodies::Bodies,
     disk::{self, Disk},
     ledger::Ledger,
-    local, retain, sealed,
+    retain,
     serve::{Catalog, Shared},
     snapshot_files::StoredSnapshot,
     snapshots::Snapshots,
     votes::VoteFile,
 };
 use crate::{
-    base::{Attempt, Bounded, Digest, Round, RunId, limits::MAX_MANIFEST_BYTES},
+    base::{Digest, Round, RunId, limits::MAX_MANIFEST_BYTES},
     config::FoundedManifest,
     proto::sync::{Have, IndexReader},
     wire::{Certificate, Header},
 };
-
-const LEASES: &[u8; 8] = b"leases\0\0";
-/// Leases remembered: those of the segments that can still be counted.
-const MAX_LEASES: usize = 64;
 
 /// Everything that is kept of one run.
 #[derive(Debug)]
 pub struct RunStore {
     run: RunId,
     genesis: Header,
-    disk: Disk,
-    dir: PathBuf,
+    pub(super) disk: Disk,
+    pub(super) dir: PathBuf,
     ledger: Ledger,
-    votes: VoteFile,
+    pub(super) votes: VoteFile,
     bodies: Bodies,
     snapshots: Snapshots,
     shared: Shared,
@@ -180,8 +176,8 @@ impl RunStore {
         if round == self.head_round() && header.digest() == self.ledger.tip_digest() {
             return Ok(());
         }
-        self.ledger.append(certificate)?;
-        self.shared.lock().ledger = self.ledger.index.clone();
+        let span = self.ledger.append(certificate)?;
+        self.shared.lock().ledger.push(span);
         let losers: Vec<Digest> = {
             let catalog = self.shared.lock();
             let of_round = catalog.bodies.iter().filter(|(_, body)| body.round == round);
@@ -423,80 +419,5 @@ impl RunStore {
         let bodies = ahead.filter(|h| self.has_body(h)).map(|h| h.round).collect();
         let partial = self.snapshots.partial()?;
         Ok(Have { headers, state_round, state_root, partial, bodies })
-    }
-
-    // --- what the node has said and done ---
-
-    /// Notes a promise; it is on disk when this returns, and may be sent then.
-    ///
-    /// # Errors
-    /// If it contradicts an earlier one, or cannot be written: then it must not be sent.
-    pub fn record_promise(&mut self, round: Round, attempt: Attempt) -> Result<(), StoreError> {
-        self.votes.promise(round, attempt)
-    }
-
-    /// Notes a signature; it is on disk when this returns, and may be sent then.
-    ///
-    /// # Errors
-    /// If it contradicts an earlier one, or cannot be written: then it must not be sent.
-    pub fn record_vote(
-        &mut self,
-        round: Round,
-        attempt: Attempt,
-        digest: Digest,
-        header: &[u8],
-    ) -> Result<(), StoreError> {
-        self.votes.vote(round, attempt, digest, header)
-    }
-
-    /// Promises and signatures by round.
-    pub fn load_votes(&self) -> &Votes {
-        self.votes.votes()
-    }
-
-    /// Forgets what was said in rounds that are committed.
-    ///
-    /// # Errors
-    /// If the file cannot be rewritten.
-    pub fn forget_votes_below(&mut self, round: Round) -> Result<(), StoreError> {
-        self.votes.forget_below(round)
-    }
-
-    /// Replaces the node's own state.
-    ///
-    /// # Errors
-    /// If it cannot be written; the old one is still there then.
-    pub fn save_local(&mut self, state: &LocalState) -> Result<(), StoreError> {
-        local::save(&self.disk, &self.dir.join("local"), state)
-    }
-
-    /// The node's own state; None if it has none.
-    ///
-    /// # Errors
-    /// If it is damaged or cannot be read.
-    pub fn load_local(&self) -> Result<Option<LocalState>, StoreError> {
-        local::load(&self.dir.join("local"))
-    }
-
-    /// Notes how much of each lease is used: call it before positions are counted in a Ready.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub fn record_leases(&mut self, leases: &[LeaseUse]) -> Result<(), StoreError> {
-        let newest = &leases[leases.len().saturating_sub(MAX_LEASES)..];
-        let list: Bounded<LeaseUse, MAX_LEASES> =
-            Bounded::try_from(newest.to_vec()).unwrap_or_default();
-        sealed::write(&self.disk, &self.dir.join("leases"), LEASES, &list)
-    }
-
-    /// Leases used so far.
-    ///
-    /// # Errors
-    /// If the file is damaged: then nothing of the running leases may be used.
-    pub fn leases(&self) -> Result<Vec<LeaseUse>, StoreError> {
-        let remedy = "remove it: the node goes on with its next lease";
-        let list: Option<Bounded<LeaseUse, MAX_LEASES>> =
-            sealed::read(&self.dir.join("leases"), LEASES, remedy)?;
-        Ok(list.map(Bounded::into_vec).unwrap_or_default())
     }
 }

@@ -85,7 +85,7 @@ impl Snapshots {
         remove_whole(&self.disk, &self.whole_dir(round))
     }
 
-    /// Keeps the index of a snapshot that is being fetched, and drops other unfinished ones.
+    /// Keeps the index of a snapshot that is being fetched.
     pub(super) fn store_index(&self, round: Round, bytes: &[u8]) -> Result<(), StoreError> {
         let dir = self.partial_dir(round);
         self.disk.create_dir(&dir)?;

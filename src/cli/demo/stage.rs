@@ -193,7 +193,10 @@ impl<'a> Stage<'a> {
         let words = actor.process.last_words().join("\n  ");
         let words = if words.is_empty() { "(nothing on standard error)".to_owned() } else { words };
         Err(Failure::failed(
-            format!("{node} ended before its run did ({how}); its last words:\n  {words}"),
+            format!(
+                "{node} ended before its run did ({how}); last heard: {}; its last words:\n  {words}",
+                actor.doing
+            ),
             "RUST_LOG=info shows more of what it did",
         ))
     }

@@ -2,12 +2,13 @@
 //! and mixing in one operation that never stores a matrix of scores.
 //!
 //! The unit of parallel work is one key-value head of one sequence with the query heads that share
-//! it. It walks over blocks of query rows; row i needs keys 0..=i only, so a block needs about half of
-//! the work on average. The backward pass computes the block's probabilities again and has,
-//! with S = scale * Q K^T, P = softmax(S), O = P V:
+//! it. It walks over blocks of query rows; row i needs keys 0..=i only, so a block needs about half
+//! of the work on average. The backward pass computes the block's probabilities again and has, with
+//! S = scale * Q K^T, P = softmax(S), O = P V:
 //!
 //! ```text
-//! dV = P^T dO    dP = dO V^T    dS = P * (dP - rowsum(P * dP))    dQ = scale * dS K    dK = scale * dS^T Q
+//! dV = P^T dO          dP = dO V^T          dS = P * (dP - rowsum(P * dP))
+//! dQ = scale * dS K    dK = scale * dS^T Q
 //! ```
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor, bail};

@@ -80,7 +80,12 @@ impl RmsNorm {
     }
 }
 
-kernel!(forward_kernel(norm: &RmsNorm, y: &mut [f32], x: &[f32], weight: &[f32]) = RmsNorm::forward_rows);
+kernel!(forward_kernel(
+    norm: &RmsNorm,
+    y: &mut [f32],
+    x: &[f32],
+    weight: &[f32],
+) = RmsNorm::forward_rows);
 kernel!(backward_kernel(
     norm: &RmsNorm,
     dx: &mut [f32],

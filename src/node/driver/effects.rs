@@ -175,6 +175,10 @@ impl Driver {
         if let Err(error) = self.store.append_certificate(certificate) {
             self.fail(&error.to_string(), "free disk space and start the node again");
         }
+        // What was promised in rounds that are committed binds nobody any more.
+        if let Err(error) = self.store.forget_votes_below(certificate.header.round) {
+            tracing::warn!("{error}");
+        }
         self.served.set_head(&certificate.header);
     }
 

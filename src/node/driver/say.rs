@@ -161,13 +161,17 @@ impl Driver {
         (self.tally.exchange_started, self.tally.exchange_ended) = (None, None);
     }
 
-    /// A round is folded and its root is known.
+    /// A round is folded and its root is known. The header after the last round is no round of its
+    /// own: it only binds the final root.
     pub(super) fn say_committed(&mut self, round: Round, state_root: Digest) {
         remember(&mut self.tally.roots, round, state_root);
         self.progress();
         let Some((members, cumulative_weight, replayed)) = self.tally.headers.remove(&round) else {
             return;
         };
+        if round > self.manifest.run.rounds {
+            return;
+        }
         self.emitter.emit(Event::Committed {
             round,
             members,

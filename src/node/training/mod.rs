@@ -17,7 +17,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use vectors::{Fragments, Shared};
 
 use crate::{
@@ -46,8 +46,6 @@ pub(crate) enum Command {
     Restart { anchor: Shared, keep_error: bool },
     /// Measure an anchor on held-out text.
     Validate { round: Round, anchor: Shared },
-    /// Write text with an anchor.
-    Generate { anchor: Shared, request: GenerateRequest, answer: oneshot::Sender<String> },
     /// End.
     Stop,
 }
@@ -64,15 +62,6 @@ pub(crate) struct Resume {
     pub(crate) lease: (u64, u64),
     /// Whether the run had begun when this node came.
     pub(crate) joined_late: bool,
-}
-
-/// Text to write.
-#[derive(Clone, Debug)]
-pub(crate) struct GenerateRequest {
-    pub(crate) prompt: String,
-    pub(crate) tokens: usize,
-    pub(crate) temperature: f64,
-    pub(crate) seed: u64,
 }
 
 /// What the thread says.

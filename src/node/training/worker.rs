@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
     Command, FreezeReport, Report, Resume, SegmentTotals,
@@ -120,9 +120,6 @@ impl Worker {
             Command::Folded { anchor, residual } => self.folded(anchor, residual),
             Command::Restart { anchor, keep_error } => self.restart(anchor, keep_error),
             Command::Validate { round, anchor } => self.validate(round, &anchor),
-            Command::Generate { anchor, request, answer } => {
-                self.generate(&anchor, &request, answer)
-            }
             Command::Stop => Err(Failed::Stopped),
         }
     }
@@ -305,25 +302,6 @@ impl Worker {
         let loss = self.trainer.validate(Some(anchor))?;
         let seconds = started.elapsed().as_secs_f64();
         self.report(Report::Validated { round, loss, seconds })
-    }
-
-    fn generate(
-        &mut self,
-        anchor: &Shared,
-        request: &super::GenerateRequest,
-        answer: oneshot::Sender<String>,
-    ) -> Result<(), Failed> {
-        let local = self.trainer.parameters()?;
-        self.trainer.set_parameters(anchor)?;
-        let text = self.trainer.generate(
-            &request.prompt,
-            request.tokens,
-            request.temperature,
-            request.seed,
-        );
-        self.trainer.set_parameters(&local)?;
-        let _ = answer.send(text?);
-        Ok(())
     }
 }
 

@@ -33,8 +33,8 @@ impl Node {
         if concerned {
             self.accept(now, author, plan, digest);
         } else {
-            // Somebody coordinates this attempt: it needs no second plan.
-            self.ballot.proposed.insert(plan.attempt);
+            // Somebody coordinates this attempt: as long as it lives, it needs no second plan.
+            self.ballot.others.insert(plan.attempt, author);
         }
     }
 
@@ -143,6 +143,7 @@ impl Node {
             self.effects.push_back(Effect::AbortRing { round, attempt });
         }
         self.effects.push_back(Effect::Persist(Promise::Attempt { round, attempt }));
+        self.memory.promised = Some((round, attempt));
         self.ballot.promised = Some(attempt);
         self.ballot.attempt = attempt;
         self.ballot.failed = false;
@@ -160,7 +161,7 @@ impl Node {
         if rings {
             self.effects.push_back(Effect::PrepareRing(plan));
         } else {
-            self.send_accept();
+            self.send_accept(now);
         }
     }
 
@@ -171,7 +172,7 @@ impl Node {
         {
             accepted.stage = Stage::Accepted;
             let digest = accepted.digest;
-            self.send_accept();
+            self.send_accept(now);
             if self.ballot.started.contains(&digest) {
                 self.begin();
             }
@@ -214,7 +215,20 @@ impl Node {
         (fits && !self.ballot.failed && self.folding.is_none()).then_some(accepted)
     }
 
-    fn send_accept(&mut self) {
+    /// Says again what may not have been heard: Ready, Accept, or the signature.
+    pub(super) fn repeat(&mut self, now: Time) {
+        let accepted = self.ballot.accepted.as_ref().filter(|_| !self.ballot.failed);
+        let signed = self.ballot.signed.as_ref().map(|signed| signed.attempt);
+        match accepted.map(|accepted| (accepted.stage, accepted.plan.attempt)) {
+            Some((_, attempt)) if signed == Some(attempt) => self.send_vote(now),
+            Some((Stage::Accepted | Stage::Promised, _)) => self.send_accept(now),
+            Some(_) => {}
+            None => self.announce(now, true),
+        }
+    }
+
+    fn send_accept(&mut self, now: Time) {
+        self.timers.set(Timer::Repeat, now + self.config.deadlines.repeat / 2);
         let Some(accepted) = &self.ballot.accepted else { return };
         let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
         let mut to = self.candidates(attempt);
@@ -227,6 +241,15 @@ impl Node {
             finished: Finished::default(),
         };
         self.send_all(to, &message);
+    }
+
+    /// A member repeats its Accept because it has not heard the Start.
+    fn say_start_again(&mut self, to: NodeId, digest: Digest) {
+        let Some(accepted) = self.ballot.accepted_plan(digest) else { return };
+        let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
+        if to != self.me && !self.ballot.reproposed {
+            self.send(to, Message::Start { round, attempt, plan: digest });
+        }
     }
 
     pub(super) fn on_accept(
@@ -244,6 +267,9 @@ impl Node {
         }
         let signed = signed.filter(|s| s.header.parent == self.head_digest);
         self.ballot.accepts.entry(plan).or_default().insert(author, signed);
+        if self.ballot.started.contains(&plan) {
+            return self.say_start_again(author, plan);
+        }
         self.try_start(now, plan);
     }
 
@@ -266,6 +292,7 @@ impl Node {
         let signed = signed.filter(|signed| self.can_commit(&signed.header)).cloned();
         let (round, attempt) = (plan.round, plan.attempt);
         self.ballot.started.insert(digest);
+        self.ballot.reproposed = signed.is_some();
         match signed {
             Some(SignedHeader { header, .. }) => {
                 self.gossip(Message::HeaderProposed(Box::new(SignedHeader { attempt, header })));
@@ -291,8 +318,12 @@ impl Node {
         }
         self.ballot.started.insert(plan);
         match stage {
-            Stage::Accepted => self.begin(),
+            Stage::Accepted => {
+                self.timers.clear(Timer::Repeat);
+                self.begin();
+            }
             Stage::Promised => {
+                self.timers.clear(Timer::Repeat);
                 let patience = self.config.deadlines.stall + self.config.deadlines.signatures;
                 self.timers.set(Timer::Attempt, now + patience);
             }

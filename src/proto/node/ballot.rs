@@ -55,6 +55,8 @@ pub(super) struct Ballot {
     pub(super) closing_sent: bool,
     pub(super) closing_heard: bool,
     pub(super) proposed: BTreeSet<Attempt>,
+    /// Who has proposed a plan that does not concern this node.
+    pub(super) others: BTreeMap<Attempt, NodeId>,
     pub(super) accepted: Option<Accepted>,
     pub(super) accepts: BTreeMap<Digest, BTreeMap<NodeId, Option<SignedHeader>>>,
     pub(super) started: BTreeSet<Digest>,
@@ -72,8 +74,12 @@ pub(super) struct Ballot {
     pub(super) stored: BTreeSet<Digest>,
     /// Headers to vote for, under an attempt, as soon as their body is here.
     pub(super) wanted: BTreeMap<Digest, Attempt>,
+    /// Headers whose bodies the caller was asked to fetch.
+    pub(super) fetching: BTreeSet<Digest>,
     pub(super) promised: Option<Attempt>,
     pub(super) signed: Option<SignedHeader>,
+    /// Whether the own plan proposes a reported header again, instead of a ring.
+    pub(super) reproposed: bool,
     /// Plans that came before the root of the round before was computed, with their authors.
     pub(super) deferred: Vec<(NodeId, Plan)>,
     /// To whom the own Ready of the current attempt was sent.
@@ -107,6 +113,8 @@ impl Ballot {
             + self.refused_links.len()
             + self.roots.len()
             + self.wanted.len()
+            + self.fetching.len()
+            + self.others.len()
     }
 
     pub(super) fn header(&self, digest: &Digest) -> Option<&Header> {

@@ -52,13 +52,16 @@ impl Node {
             let signed = SignedHeader { attempt, header: header.clone() };
             self.gossip(Message::HeaderProposed(Box::new(signed)));
         }
-        self.vote(attempt, header);
+        self.vote(now, attempt, header);
         self.settle(now);
     }
 
     /// The body of a header is verified and stored.
     pub fn handle_body_stored(&mut self, now: Time, header: Digest) {
-        self.ballot.stored.insert(header);
+        // A body may come twice: once for a vote, once for the commit.
+        if !self.ballot.stored.insert(header) {
+            return;
+        }
         if self.folding.as_ref().is_some_and(|folding| folding.digest() == header) {
             if let Some(folding) = self.folding.clone() {
                 self.effects.push_back(Effect::Fold(folding));
@@ -66,26 +69,34 @@ impl Node {
         } else if let Some(attempt) = self.ballot.wanted.remove(&header)
             && let Some(header) = self.ballot.header(&header).cloned()
         {
-            self.vote(attempt, header);
+            self.vote(now, attempt, header);
         }
         self.settle(now);
     }
 
     /// Signs a header whose results are on this node's disk, if it is a voter and has not promised
     /// a higher attempt.
-    fn vote(&mut self, attempt: Attempt, header: Header) {
+    fn vote(&mut self, now: Time, attempt: Attempt, header: Header) {
         let voter = header.electorate(&self.head).contains(&self.me);
         let higher = self.ballot.promised.is_some_and(|promised| promised > attempt);
         let signed_higher = self.ballot.signed.as_ref().is_some_and(|s| s.attempt > attempt);
         if !voter || higher || signed_higher || !self.config.trains {
             return;
         }
-        let (round, digest) = (header.round, header.digest());
-        let bytes = vote_bytes(self.config.run, round, attempt, digest);
-        let signature = self.identity.sign(domain::VOTE, &bytes);
         let promise = Promise::Vote { attempt, header: Box::new(header.clone()) };
         self.effects.push_back(Effect::Persist(promise));
+        self.memory.signed = Some((attempt, header.clone()));
         self.ballot.signed = Some(SignedHeader { attempt, header });
+        self.send_vote(now);
+    }
+
+    /// Sends the signature on the header signed last; again until there is a certificate.
+    pub(super) fn send_vote(&mut self, now: Time) {
+        let Some(SignedHeader { attempt, header }) = &self.ballot.signed else { return };
+        let (round, attempt, digest) = (header.round, *attempt, header.digest());
+        let bytes = vote_bytes(self.config.run, round, attempt, digest);
+        let signature = self.identity.sign(domain::VOTE, &bytes);
+        self.timers.set(Timer::Repeat, now + self.config.deadlines.repeat);
         let mut to = self.candidates(attempt);
         to.extend(self.ballot.accepted.as_ref().map(|accepted| accepted.author));
         to.push(self.me);
@@ -155,11 +166,12 @@ impl Node {
         }
         if self.ballot.stored.contains(&digest) {
             if self.ballot.signed.as_ref().is_none_or(|s| s.attempt < attempt) {
-                self.vote(attempt, header);
+                self.vote(now, attempt, header);
             }
-        } else if self.ballot.wanted.insert(digest, attempt).is_none() {
+        } else {
+            self.ballot.wanted.insert(digest, attempt);
             let running = self.ballot.accepted.as_ref().is_some_and(|a| a.stage == Stage::Running);
-            if !running {
+            if !running && self.ballot.fetching.insert(digest) {
                 self.effects.push_back(Effect::FetchBody(Box::new(header)));
             }
         }

@@ -77,10 +77,12 @@ impl Node {
 
     /// The attempt that this node may coordinate, and its place among the candidates.
     fn duty(&self) -> Option<(Attempt, u32)> {
-        let idle = self.mode == super::Mode::Active && self.folding.is_none() && !self.leaving;
+        let stays = !self.leaving || self.contribution().is_some();
+        let idle = self.mode == super::Mode::Active && self.folding.is_none() && stays;
         let attempt = self.ballot.attempt;
         let taken = !self.ballot.is_free()
             || self.ballot.proposed.contains(&attempt)
+            || self.ballot.others.get(&attempt).is_some_and(|author| self.is_live(*author))
             || self.ballot.accepted.as_ref().is_some_and(|a| a.plan.attempt >= attempt)
             || self.ballot.promised.is_some_and(|promised| promised >= attempt);
         if !idle || taken || self.head_root.is_none() {
@@ -131,12 +133,15 @@ impl Node {
         Verdict::Wait(Some(due))
     }
 
+    /// Whether a node is alive and its link is not just lost.
+    fn is_live(&self, node: NodeId) -> bool {
+        node == self.me || self.roster.get(node).is_some_and(|peer| !peer.suspect)
+    }
+
     /// Live nodes that are ready for `attempt` and whose link is not just lost.
     fn ready(&self, attempt: Attempt) -> BTreeSet<NodeId> {
         let readies = self.ballot.readies.get(&attempt);
-        let live = |node: &NodeId| {
-            *node == self.me || self.roster.get(*node).is_some_and(|peer| !peer.suspect)
-        };
+        let live = |node: &NodeId| self.is_live(*node);
         readies.into_iter().flat_map(|r| r.keys()).copied().filter(live).collect()
     }
 

@@ -76,7 +76,7 @@ pub struct NodeConfig {
     pub addresses: Vec<String>,
 }
 
-/// What a restarted node remembers of the open round.
+/// What a node remembers of the open round, across a restart and when it adopts its own head again.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The highest attempt promised, with its round.
@@ -208,7 +208,7 @@ impl Node {
             match timer {
                 Timer::Presence => self.send_presence(now),
                 Timer::Expiry => self.expire(now),
-                Timer::Repeat => self.announce(now, true),
+                Timer::Repeat => self.repeat(now),
                 Timer::Coordinate => self.coordinate(now),
                 Timer::Attempt => self.attempt_overdue(now),
                 Timer::Behind => self.check_behind(now),

@@ -6,7 +6,7 @@ use super::{Effect, Mode, Node, Notice, Timer, bounded_text};
 use crate::{
     base::{Bounded, NodeId, Time},
     proto::roster::Change,
-    wire::{Message, Presence},
+    wire::{Head, Message, Presence},
 };
 
 impl Node {
@@ -79,7 +79,7 @@ impl Node {
         stamp: (u64, u64),
         presence: Presence,
     ) {
-        let ahead = presence.head.round > self.head.round;
+        let ahead = self.is_behind(presence.head);
         let change = self.roster.handle_presence(now, author, stamp, presence);
         if change == Change::Ignored {
             return;
@@ -123,6 +123,11 @@ impl Node {
         self.coordinate(now);
     }
 
+    /// Whether a head carries more signed weight than the own one, or as much in more rounds.
+    fn is_behind(&self, head: Head) -> bool {
+        (head.weight, head.round) > (self.head.weight, self.head.round)
+    }
+
     pub(super) fn check_behind(&mut self, now: Time) {
         if self.mode != Mode::Active {
             return;
@@ -133,10 +138,10 @@ impl Node {
             let again = now + self.config.deadlines.repeat;
             return self.timers.set(Timer::Behind, again);
         }
-        if head.round > self.head.round {
+        if self.is_behind(head) {
             self.mode = Mode::Syncing;
             let reason = format!(
-                "{} stands on round {}, this node on {}",
+                "{} stands on a heavier head of round {}, this node on round {}",
                 peer.short(),
                 head.round,
                 self.head.round

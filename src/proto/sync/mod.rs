@@ -21,6 +21,7 @@
 //! What it does not do: it chooses between no branches. A donor whose chain does not continue the
 //! local one is set aside for certificates and reported ([`Effect::Diverged`]).
 
+mod asking;
 mod blob;
 mod bodies;
 mod chain;

@@ -20,7 +20,7 @@ use crate::{
 
 /// Something that a node did, as the world saw it.
 #[derive(Clone, Copy, Debug)]
-pub enum Fact<'a> {
+pub(in crate::sim) enum Fact<'a> {
     /// It sent a message while it stood on header `parent`.
     Sent { node: NodeId, parent: Digest, message: &'a Message },
     /// It wrote a promise down.
@@ -36,7 +36,7 @@ pub enum Fact<'a> {
 }
 
 /// One property.
-pub trait Invariant {
+pub(in crate::sim) trait Invariant {
     /// Its name in reports.
     fn name(&self) -> &'static str;
 
@@ -66,7 +66,7 @@ pub trait Invariant {
 }
 
 /// All of them.
-pub fn all(run: RunId, mode: ErrorFeedback) -> Vec<Box<dyn Invariant>> {
+pub(in crate::sim) fn all(run: RunId, mode: ErrorFeedback) -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(roots::Roots::default()),
         Box::new(exact_sum::ExactSum::default()),

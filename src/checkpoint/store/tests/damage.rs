@@ -8,7 +8,7 @@ use std::{
 use super::toy;
 use crate::{
     base::Round,
-    checkpoint::store::{Disk, LocalState, RunStore, StoreError},
+    checkpoint::store::{LocalState, RunStore, StoreError},
 };
 
 fn folder(path: &Path) -> PathBuf {
@@ -16,7 +16,7 @@ fn folder(path: &Path) -> PathBuf {
 }
 
 fn store_at(path: &Path) -> RunStore {
-    toy::open(path, Disk::default()).unwrap().1
+    toy::open(path, toy::quick()).unwrap().1
 }
 
 /// A store with six rounds and snapshots after 2 and 4.

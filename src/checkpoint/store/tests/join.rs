@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use super::toy;
 use crate::{
     base::{Digest, NodeId, Round, Time},
-    checkpoint::store::{Disk, RunStore, Server},
+    checkpoint::store::{RunStore, Server},
     proto::sync::{Effect, Outcome, Sync, SyncConfig, SyncLimits},
     wire::Head,
 };
@@ -25,7 +25,7 @@ fn config(store: &RunStore) -> SyncConfig {
 
 /// Joins until it has caught up or `effects` are carried out; the round that was reached.
 fn join(path: &Path, server: &Server, head: Head, effects: usize) -> Option<Round> {
-    let (_dir, mut store) = toy::open(path, Disk::default()).unwrap();
+    let (_dir, mut store) = toy::open(path, toy::quick()).unwrap();
     let mut state = store.newest_snapshot(Round::MAX).unwrap().unwrap_or(0);
     let have = store.have(state, Some(toy::root(state))).unwrap();
     let mut sync = Sync::new(config(&store), have);
@@ -77,7 +77,7 @@ fn join(path: &Path, server: &Server, head: Head, effects: usize) -> Option<Roun
 #[test]
 fn a_join_that_is_interrupted_at_every_effect_resumes() {
     let donor = tempfile::tempdir().unwrap();
-    let (_dir, mut store) = toy::open(donor.path(), Disk::default()).unwrap();
+    let (_dir, mut store) = toy::open(donor.path(), toy::quick()).unwrap();
     for certificate in toy::chain(30) {
         toy::commit(&mut store, &certificate).unwrap();
     }
@@ -88,7 +88,7 @@ fn a_join_that_is_interrupted_at_every_effect_resumes() {
         let joiner = tempfile::tempdir().unwrap();
         let first = join(joiner.path(), &store.server(), head, effects);
         assert_eq!(join(joiner.path(), &store.server(), head, 10_000), Some(30), "{effects}");
-        let (_dir, mut joined) = toy::open(joiner.path(), Disk::default()).unwrap();
+        let (_dir, mut joined) = toy::open(joiner.path(), toy::quick()).unwrap();
         assert_eq!(joined.head().round, 30);
         assert_eq!(joined.newest_snapshot(30).unwrap(), Some(25));
         assert!(joined.warnings().is_empty(), "{:?}", joined.warnings());

@@ -28,6 +28,11 @@ impl Fault {
         Self { left: Mutex::new(Left { steps, bytes: usize::MAX }) }
     }
 
+    /// A disk that never fails and never makes a test wait for the real one.
+    pub(super) fn never() -> Self {
+        Self::crash_at(usize::MAX)
+    }
+
     /// Writes fail when so many bytes have been written.
     pub(super) fn full_after(bytes: usize) -> Self {
         Self { left: Mutex::new(Left { steps: usize::MAX, bytes }) }

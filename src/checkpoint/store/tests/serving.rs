@@ -3,7 +3,6 @@
 use super::toy;
 use crate::{
     base::{Digest, RunId, limits::MAX_REPLY_BYTES},
-    checkpoint::store::Disk,
     config::FoundedManifest,
     wire::{
         blob::BlobIndex,
@@ -14,7 +13,7 @@ use crate::{
 #[test]
 fn every_request_of_the_run_is_answered() {
     let temp = tempfile::tempdir().unwrap();
-    let (_dir, mut store) = toy::open(temp.path(), Disk::default()).unwrap();
+    let (_dir, mut store) = toy::open(temp.path(), toy::quick()).unwrap();
     let chain = toy::chain(70);
     for certificate in &chain {
         toy::commit(&mut store, certificate).unwrap();
@@ -52,7 +51,7 @@ fn every_request_of_the_run_is_answered() {
 #[test]
 fn what_is_not_there_is_not_found() {
     let temp = tempfile::tempdir().unwrap();
-    let (_dir, mut store) = toy::open(temp.path(), Disk::default()).unwrap();
+    let (_dir, mut store) = toy::open(temp.path(), toy::quick()).unwrap();
     toy::commit(&mut store, &toy::chain(1)[0]).unwrap();
     let (run, other) = (store.run(), RunId([7; 32]));
     let body = toy::chain(1)[0].header.body;
@@ -75,7 +74,7 @@ fn what_is_not_there_is_not_found() {
 #[test]
 fn a_damaged_file_is_never_served() {
     let temp = tempfile::tempdir().unwrap();
-    let (_dir, mut store) = toy::open(temp.path(), Disk::default()).unwrap();
+    let (_dir, mut store) = toy::open(temp.path(), toy::quick()).unwrap();
     let run = store.run();
     for certificate in toy::chain(6) {
         toy::commit(&mut store, &certificate).unwrap();

@@ -32,7 +32,7 @@ pub(super) fn body(round: Round) -> Vec<u8> {
 
 /// The state after a round: a few leaves.
 pub(super) fn leaves(round: Round) -> Vec<Vec<u8>> {
-    (0..5).map(|leaf| vec![leaf + 10 * round as u8; 300]).collect()
+    (0..5).map(|leaf| vec![(round as u8).wrapping_mul(10).wrapping_add(leaf); 300]).collect()
 }
 
 pub(super) fn index(round: Round) -> Vec<u8> {
@@ -84,6 +84,11 @@ pub(super) fn chain(rounds: Round) -> Vec<Certificate> {
         chain.push(Certificate { header, attempt: 0, votes: vec![vote].try_into().unwrap() });
     }
     chain
+}
+
+/// A disk that tests need not wait for.
+pub(super) fn quick() -> Disk {
+    Disk::faulty(std::sync::Arc::new(super::Fault::never()))
 }
 
 /// Opens the toy run in a directory.

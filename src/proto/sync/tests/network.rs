@@ -140,7 +140,7 @@ impl Network {
     pub(super) fn grow(&mut self, body: usize, salt: u8) {
         let parent = self.head().clone();
         let round = parent.round + 1;
-        let length = if round % 7 == 0 { 0 } else { body + round as usize };
+        let length = if round.is_multiple_of(7) { 0 } else { body + round as usize };
         let bytes: Vec<u8> =
             (0..length).map(|i| (i as u64 * round + u64::from(salt)) as u8).collect();
         let state = self.states.last().unwrap().clone();
