@@ -2,6 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::{StreamExt, stream::FuturesUnordered};
+use tokio::time::{Instant, timeout_at};
+
 use crate::{
     base::{NodeId, RunId},
     config::FoundedManifest,
@@ -15,6 +18,8 @@ use crate::{
 
 /// How long a small reply may take.
 pub(crate) const SMALL: Duration = Duration::from_secs(10);
+/// How long others are waited for when one peer has told its runs.
+const OTHERS: Duration = Duration::from_secs(1);
 /// How long one chunk of a megabyte may take: it fits a line of 150 kbit/s.
 pub(crate) const CHUNK: Duration = Duration::from_secs(60);
 
@@ -47,25 +52,31 @@ pub(crate) async fn ask(
     }
 }
 
-/// The runs that any of `peers` knows, with who told of each; of several tellings the newest.
+/// The runs that any of `peers` knows, with who told of each; of several tellings the newest. When
+/// one has answered, a peer that does not is not waited for.
 pub(crate) async fn runs(
     net: &Net,
     peers: &[NodeId],
 ) -> BTreeMap<RunId, (RunSummary, Vec<NodeId>)> {
-    let asked = peers
+    let mut asked: FuturesUnordered<_> = peers
         .iter()
-        .map(|&peer| async move { (peer, ask(net, peer, &Request::Runs, SMALL).await) });
+        .map(|&peer| async move { (peer, ask(net, peer, &Request::Runs, SMALL).await) })
+        .collect();
+    let mut until = Instant::now() + SMALL;
     let mut known: BTreeMap<RunId, (RunSummary, Vec<NodeId>)> = BTreeMap::new();
-    for (peer, reply) in futures::future::join_all(asked).await {
+    while let Ok(Some((peer, reply))) = timeout_at(until, asked.next()).await {
         let runs = match reply {
-            Ok(Reply::Runs(runs)) => runs,
+            Ok(Reply::Runs(runs)) => runs.into_vec(),
             Ok(_) => continue,
             Err(error) => {
                 tracing::debug!("{} did not tell its runs: {error}", peer.short());
                 continue;
             }
         };
-        for run in runs.into_vec() {
+        if !runs.is_empty() {
+            until = until.min(Instant::now() + OTHERS);
+        }
+        for run in runs {
             let entry = known.entry(run.run).or_insert_with(|| (run.clone(), Vec::new()));
             entry.1.push(peer);
             if (run.head.round, run.loss.is_some()) > (entry.0.head.round, entry.0.loss.is_some()) {

@@ -293,7 +293,7 @@ impl Service {
             emitter: self.emitter.clone(),
             shutdown: self.shutdown.clone(),
             node,
-            start: Start { chain, anchor, root, founder: false, pending: None },
+            start: Start { chain, anchor, root, lone: true, pending: None },
             last_round: None,
             keep_serving: true,
             dir: None,

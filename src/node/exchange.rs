@@ -60,6 +60,9 @@ pub(crate) enum Outcome {
     Failed { blame: Option<NodeId>, reason: String, sent: u64, received: u64 },
 }
 
+/// Writes the body of a round; it is on the disk when this returns.
+pub(crate) type WriteBody = Arc<dyn Fn(Round, &[u8]) -> Result<(), String> + Send + Sync>;
+
 /// Everything that an exchange needs.
 pub(crate) struct Exchange {
     pub(crate) plan: Arc<Plan>,
@@ -71,7 +74,7 @@ pub(crate) struct Exchange {
     pub(crate) stall: Duration,
     pub(crate) link_timeout: Duration,
     /// Writes the body of a round; returns once it is on the disk.
-    pub(crate) store: Arc<dyn Fn(Round, &[u8]) -> Result<(), String> + Send + Sync>,
+    pub(crate) store: WriteBody,
 }
 
 /// The handle of a running exchange.

@@ -45,11 +45,14 @@ pub(crate) fn found(options: &NodeOptions, base: &Base) -> Result<FoundedManifes
     })?;
     // Too little text is said before anybody is asked to join.
     crate::data::Dataset::open(&founded.founding.manifest, &files(&base.blobs, &founded)?)
-        .map_err(|error| NodeError::Data {
-            what: "of this run".into(),
-            problem: error.to_string(),
-        })?;
+        .map_err(|error| NodeError::Data { what: source(&founded), problem: error.to_string() })?;
     Ok(founded)
+}
+
+/// What the run is trained on, for people.
+fn source(founded: &FoundedManifest) -> String {
+    let names: Vec<&str> = founded.founding.data.iter().map(|blob| blob.name.as_str()).collect();
+    if names.is_empty() { "of this run".to_owned() } else { names.join(", ") }
 }
 
 /// A template and the folder that its file names are relative to.
@@ -72,10 +75,15 @@ fn template(path: Option<&Path>) -> Result<(Manifest, PathBuf), NodeError> {
 }
 
 fn import(blobs: &BlobStore, path: &Path) -> Result<BlobRef, NodeError> {
-    blobs.import_file(path).map_err(|error| NodeError::Data {
-        what: path.display().to_string(),
-        problem: error.to_string(),
-    })
+    let unusable = |problem: String| NodeError::Data { what: path.display().to_string(), problem };
+    let found = std::fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
+    if !found.is_file() {
+        return Err(unusable("it is no file".to_owned()));
+    }
+    if found.len() == 0 {
+        return Err(unusable("it is empty".to_owned()));
+    }
+    blobs.import_file(path).map_err(|error| unusable(error.to_string()))
 }
 
 /// Where the data files of a run lie, in the manifest's order.

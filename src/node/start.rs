@@ -17,7 +17,7 @@ use super::{
     training::{Command, Resume, Training, vectors},
 };
 use crate::{
-    base::{NodeId, RunId},
+    base::{NodeId, Round, RunId},
     checkpoint::store::{BlobStore, DataDir, LocalState, StoreError},
     codec::{Bits, BucketSpec, buckets, size_code},
     compute::DeviceChoice,
@@ -249,7 +249,7 @@ pub async fn run(
         Intent::Resume(run) => Some(base.dir.manifest(run)?),
         Intent::Join => None,
     };
-    let (net, events) = network(
+    let (net, mut events) = network(
         &base.identity,
         &NetOptions {
             listen: &options.listen,
@@ -266,6 +266,10 @@ pub async fn run(
     say_started(&emitter, &net, "node", run, (http, base.dir.path()));
     let prepared = tokio::select! {
         prepared = prepare(&options, &base, &net, founded, &emitter) => prepared,
+        () = attend(&net, &mut events, &base.server, &emitter) => Err(NodeError::Failed {
+            what: "the network has stopped".to_owned(),
+            help: "start the node again".to_owned(),
+        }),
         () = shutdown.requested() => {
             net.shutdown().await;
             emitter.emit(Event::Stopped { reason: "it was asked to end".to_owned(), round: 0 });
@@ -279,18 +283,37 @@ pub async fn run(
             return Err(error);
         }
     };
-    let founder =
-        matches!(plan, Intent::Found) || alone(&options, &prepared, base.identity.node_id());
-    let parts = assemble(&options, base, (net, events), prepared, founder, emitter, shutdown)?;
+    let parts = assemble(&options, base, (net, events), prepared, plan, emitter, shutdown)?;
     Driver::run(parts).await
 }
 
-/// Whether a resumed node has nobody to wait for: it is the run's only member so far, and was given
-/// no first contact.
-fn alone(options: &NodeOptions, prepared: &Prepared, me: NodeId) -> bool {
-    let head = prepared.store.head();
-    let only = head.members.iter().all(|member| member.node == me);
-    options.bootstrap.is_empty() && only
+/// Attends to the network while there is no driver yet: others' questions are answered, so that
+/// nobody waits for this node, and a bootstrap peer that does not answer is said. Ends when the
+/// network does.
+async fn attend(
+    net: &Net,
+    events: &mut mpsc::Receiver<NetEvent>,
+    server: &Server,
+    emitter: &Emitter,
+) {
+    while let Some(event) = events.recv().await {
+        match event {
+            NetEvent::Request { from, bytes, channel } => server.serve(net, from, bytes, channel),
+            NetEvent::BootstrapUnreachable { addr, error, attempt, retry_in } => {
+                emitter.emit(unreachable(addr.to_string(), error, attempt, retry_in));
+            }
+            NetEvent::BootstrapReached { addr, .. } => tracing::info!("reached {addr}"),
+            // Presences come again; connections and addresses are looked up by the driver.
+            _ => {}
+        }
+    }
+}
+
+/// Whether a node has nobody to wait for: it founds the run, or it is the only member so far and
+/// was given no first contact.
+fn alone(intent: Intent, options: &NodeOptions, store: &Store, me: NodeId) -> bool {
+    let only = || store.head().members.iter().all(|member| member.node == me);
+    intent == Intent::Found || (options.bootstrap.is_empty() && only())
 }
 
 /// What a start is about.
@@ -412,14 +435,14 @@ fn assemble(
     base: Base,
     (net, events): (Net, mpsc::Receiver<NetEvent>),
     prepared: Prepared,
-    founder: bool,
+    intent: Intent,
     emitter: Emitter,
     shutdown: Shutdown,
 ) -> Result<Parts, NodeError> {
     let Prepared { founded, store, served, dataset, state, chain, local } = prepared;
     let manifest = founded.founding.manifest.clone();
     let me = base.identity.node_id();
-    say_run(&emitter, &founded, &chain, founder);
+    say_run(&emitter, &founded, state.round, intent);
     let last_round = options.rounds.filter(|last| *last < manifest.run.rounds);
     let (training, reports) = Training::start(
         TrainerConfig {
@@ -446,6 +469,7 @@ fn assemble(
         manifest: Arc::new(manifest.clone()),
         store: store.clone(),
     };
+    let lone = alone(intent, options, &store, me);
     let pending = resume(&training, &anchor, local, &setting, round);
     let mut node = Node::new(
         NodeConfig {
@@ -479,25 +503,24 @@ fn assemble(
         emitter,
         shutdown,
         node,
-        start: Start { chain, anchor, root, founder, pending },
+        start: Start { chain, anchor, root, lone, pending },
         last_round,
         keep_serving: options.keep_serving,
         dir: Some(base.dir),
     })
 }
 
-fn say_run(emitter: &Emitter, founded: &FoundedManifest, chain: &[Header], founder: bool) {
+fn say_run(emitter: &Emitter, founded: &FoundedManifest, round: Round, intent: Intent) {
     let manifest = &founded.founding.manifest;
     let (run_id, name) = (founded.run_id(), manifest.run.name.clone());
     let parameters = manifest.layout().elements() as u64;
     let rounds = manifest.run.rounds;
-    match chain.last() {
-        Some(head) if head.round > 0 => {
-            let round = head.round;
+    match intent {
+        Intent::Found => emitter.emit(Event::Founded { run_id, name, parameters, rounds }),
+        Intent::Resume(_) => {
             emitter.emit(Event::Resumed { run_id, name, round, parameters, rounds });
         }
-        _ if founder => emitter.emit(Event::Founded { run_id, name, parameters, rounds }),
-        _ => {}
+        Intent::Join => {}
     }
 }
 

@@ -217,7 +217,7 @@ pub enum Event {
     PeerLeft {
         /// Who.
         peer: NodeId,
-        /// `goodbye`, `silent`, ...
+        /// Why: it said goodbye, its presence has expired, ...
         reason: String,
         /// Live replicas now, this one included.
         live: usize,

@@ -11,6 +11,8 @@ pub struct RunArgs {
     pub seed: Option<u64>,
     /// A JSON object instead of lines for people.
     pub json: bool,
+    /// Say what happened, line by line, to stderr.
+    pub trace: bool,
 }
 
 /// Why there is no report, or a bad one.
@@ -35,7 +37,11 @@ pub fn main(args: &RunArgs) -> Result<String, SimError> {
     let mut scenario = Scenario::from_toml(&args.text)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     let mut world = World::new(scenario)?;
+    world.trace.verbose = args.trace;
     world.run();
+    if args.trace {
+        world.trace.lines().for_each(|line| eprintln!("{line}"));
+    }
     let failure = world.verdict();
     let report = Report::of(&world, failure.clone());
     let text = if args.json { report.to_json() } else { report.to_text() };

@@ -204,9 +204,10 @@ fn unknown_keys_and_impossible_values_are_refused() {
 #[test]
 fn the_command_reports_as_text_and_json() {
     let text = include_str!("../../simulations/smoke.toml").to_owned();
-    let people = cli::main(&cli::RunArgs { text: text.clone(), seed: None, json: false }).unwrap();
+    let args = cli::RunArgs { text, seed: None, json: false, trace: false };
+    let people = cli::main(&args).unwrap();
     assert!(people.contains("goodput"));
-    let json = cli::main(&cli::RunArgs { text, seed: Some(7), json: true }).unwrap();
+    let json = cli::main(&cli::RunArgs { seed: Some(7), json: true, ..args }).unwrap();
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["result"], "pass");
     assert_eq!(report["seed"], 7);

@@ -220,6 +220,12 @@ impl Driver {
             Notice::Committed { round, attempt, members, .. } => {
                 self.tally.committed(round, attempt, &members);
             }
+            Notice::Orphaned { round, header } => self.warn(
+                &format!(
+                    "nobody alive has the body of header {header}: round {round} is open again"
+                ),
+                "nothing needs to be done; those who have it may come back with another branch",
+            ),
             Notice::Fork { round, header } => self.warn(
                 &format!("another branch has committed header {header} for round {round}"),
                 "the branch with more trained weight goes on; nothing needs to be done",

@@ -103,8 +103,8 @@ pub(crate) struct Start {
     /// The state's anchor and root.
     pub(crate) anchor: Shared,
     pub(crate) root: crate::base::Digest,
-    /// Whether there is nothing to wait for: this node founds the run.
-    pub(crate) founder: bool,
+    /// Whether nobody is waited for: this node founds the run, or was given no first contact.
+    pub(crate) lone: bool,
     /// The frozen pseudo-gradient from before a restart.
     pub(crate) pending: Option<Pending>,
 }
@@ -114,6 +114,9 @@ pub(crate) struct Pending {
     pub(crate) frozen: Frozen,
     pub(crate) delta: Shared,
 }
+
+/// The body of a header, or why it is not to be had.
+type FetchedBody = (Box<Header>, Result<Vec<u8>, String>);
 
 /// The driver's state.
 pub(crate) struct Driver {
@@ -139,13 +142,14 @@ pub(crate) struct Driver {
     exchange_said: mpsc::Sender<(Round, Attempt, exchange::Outcome)>,
     waiting_streams: Vec<(Instant, BulkHello, IncomingBulk)>,
     syncing: Option<Syncing>,
-    bodies: mpsc::Sender<(Box<Header>, Result<Vec<u8>, String>)>,
+    bodies: mpsc::Sender<FetchedBody>,
     tasks: TaskTracker,
     sends: Arc<Semaphore>,
     tally: Tally,
     joined: bool,
     /// Rounds whose folds have been asked for by the sync, not by the node machine.
     replaying: bool,
+    lone: bool,
     last_round: Option<Round>,
     keep_serving: bool,
     finished_at: Option<Instant>,
@@ -161,7 +165,7 @@ struct Inputs {
     training: Option<mpsc::Receiver<Report>>,
     books: mpsc::Receiver<Done>,
     exchange: mpsc::Receiver<(Round, Attempt, exchange::Outcome)>,
-    bodies: mpsc::Receiver<(Box<Header>, Result<Vec<u8>, String>)>,
+    bodies: mpsc::Receiver<FetchedBody>,
 }
 
 impl Driver {
@@ -243,6 +247,7 @@ impl Driver {
             tally: Tally::default(),
             joined: false,
             replaying: false,
+            lone: parts.start.lone,
             last_round: parts.last_round,
             keep_serving: parts.keep_serving,
             finished_at: None,
@@ -269,14 +274,14 @@ impl Driver {
         let run = self.founded.run_id();
         let _ = self.net.provide(run.0).await;
         self.pending = start.pending;
-        let head = start.chain.last().map_or(0, |header| header.round);
-        if start.founder && head == 0 {
+        self.addresses_changed();
+        let ledger = self.store.head();
+        self.served.set_head(&ledger);
+        if start.lone && ledger.round == 0 {
             self.validate(0);
-        }
-        if start.founder {
             let now = self.clock.now();
             self.node.adopt(now, &start.chain, start.root);
-            self.say_joined(head, 0);
+            self.say_joined(0, 0);
         } else {
             self.start_sync(start.chain, start.root);
         }

@@ -1,6 +1,10 @@
 //! Fetching what this node lacks: the sync machine between the network, the store and the books.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{sync::mpsc, task::AbortHandle};
 
@@ -14,14 +18,22 @@ use crate::{
         training::{Command, vectors::Shared},
     },
     observe::Event,
-    proto::sync::{
-        Effect, FetchFailure, IndexReader, Outcome, RequestId, Sync, SyncConfig, SyncLimits,
+    proto::{
+        deadlines::Deadlines,
+        sync::{
+            Effect, FetchFailure, IndexReader, Outcome, RequestId, Sync, SyncConfig, SyncLimits,
+        },
     },
     wire::{
         Envelope, Header, Message,
         fetch::{Reply, Request},
     },
 };
+
+/// How often the members of a header are asked for its body, and how long after a refusal: they may
+/// still be writing it.
+const BODY_TRIES: u32 = 20;
+const BODY_RETRY: Duration = Duration::from_secs(1);
 
 /// A sync under way.
 pub(super) struct Syncing {
@@ -42,7 +54,8 @@ impl Syncing {
     /// A presence or certificate that passes by is news for the sync too.
     pub(super) fn overhear(&mut self, now: Time, envelope: &Envelope) {
         match &envelope.message {
-            Message::Presence(presence) => {
+            // Whoever fetches itself says a head that it does not have yet, or genesis.
+            Message::Presence(presence) if !presence.fetching => {
                 self.machine.handle_donor(now, envelope.author, presence.head);
             }
             Message::Goodbye => self.machine.handle_donor_gone(now, envelope.author),
@@ -95,7 +108,7 @@ impl Driver {
         let (reply_to, replies) = mpsc::channel(64);
         let mut machine = Sync::new(config, have);
         let now = self.clock.now();
-        for (node, peer) in self.node.roster().iter() {
+        for (node, peer) in self.node.roster().iter().filter(|(_, peer)| !peer.presence.fetching) {
             machine.handle_donor(now, node, peer.presence.head);
         }
         self.replaying = true;
@@ -163,7 +176,29 @@ impl Driver {
         while let Some(effect) = self.syncing.as_mut().and_then(|s| s.machine.poll_effect()) {
             self.sync_effect(effect);
         }
+        self.go_on_alone();
         self.say_sync();
+    }
+
+    /// The state stands at the end of this node's own ledger and nobody is there who could know
+    /// more: take part from here, at once where nobody is waited for, else after one lifetime of a
+    /// presence, and only if the network is reached at all.
+    fn go_on_alone(&mut self) {
+        let Some(syncing) = &self.syncing else { return };
+        let progress = syncing.machine.progress();
+        let at_the_end = progress.state_round == progress.head_round
+            && progress.head_round == self.store.head_round()
+            && progress.head_round > 0;
+        let donors = self.node.roster().iter().any(|(_, peer)| !peer.presence.fetching);
+        let lifetime = Deadlines::default().lifetime(1, Duration::ZERO);
+        let waited = syncing.since.elapsed() >= lifetime && !self.net.connected().is_empty();
+        if !at_the_end || donors || !(self.lone || waited) {
+            return;
+        }
+        if let Some(syncing) = &mut self.syncing {
+            syncing.caught_up = true;
+        }
+        self.adopt_if_ready();
     }
 
     fn sync_effect(&mut self, effect: Effect) {
@@ -352,10 +387,15 @@ pub(super) async fn fetch_body(
     members: &[NodeId],
 ) -> Result<Vec<u8>, String> {
     let mut last = "it has no other members".to_owned();
-    for &member in members {
-        match body_from(net, header, member).await {
-            Ok(bytes) => return Ok(bytes),
-            Err(error) => last = format!("{}: {error}", member.short()),
+    for attempt in 0..BODY_TRIES {
+        for &member in members {
+            match body_from(net, header, member).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => last = format!("{}: {error}", member.short()),
+            }
+        }
+        if attempt + 1 < BODY_TRIES {
+            tokio::time::sleep(BODY_RETRY).await;
         }
     }
     Err(last)

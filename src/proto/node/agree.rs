@@ -35,6 +35,11 @@ impl Node {
         } else {
             // Somebody coordinates this attempt: as long as it lives, it needs no second plan.
             self.ballot.others.insert(plan.attempt, author);
+            if plan.attempt == self.ballot.attempt && self.ballot.is_free() {
+                let waits = self.config.deadlines;
+                let patience = waits.accept + waits.stall + waits.signatures;
+                self.timers.set_earliest(Timer::Attempt, now + patience);
+            }
         }
     }
 
@@ -430,7 +435,10 @@ impl Node {
     }
 
     pub(super) fn attempt_overdue(&mut self, now: Time) {
-        let Some(accepted) = &self.ballot.accepted else { return };
+        let Some(accepted) = self.ballot.accepted.as_ref().filter(|_| !self.ballot.failed) else {
+            // The plan that this node is not part of has led to nothing that it has heard of.
+            return self.follow(now, self.ballot.attempt.saturating_add(1));
+        };
         let plan = &accepted.plan;
         let (what, blame) = match accepted.stage {
             Stage::Linking => ("no link to the successor in time", None),
@@ -454,7 +462,7 @@ impl Node {
     }
 
     /// Goes on to the next attempt.
-    fn give_up(&mut self, now: Time, blame: Option<NodeId>, reason: String) {
+    pub(super) fn give_up(&mut self, now: Time, blame: Option<NodeId>, reason: String) {
         let Some(accepted) = &self.ballot.accepted else { return };
         let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
         self.notify(Notice::AttemptFailed { round, attempt, reason });

@@ -6,7 +6,10 @@ use super::{Effect, Mode, Node, Notice, Promise, Timer, ballot::Stage};
 use crate::{
     base::{Attempt, Bounded, Digest, NodeId, Round, Time, limits::MAX_ATTEMPTS},
     identity::Signature,
-    wire::{Certificate, Header, MemberSet, Message, Plan, SignedHeader, Vote, domain, vote_bytes},
+    wire::{
+        Certificate, Envelope, Header, MemberSet, Message, Plan, SignedHeader, Vote, domain,
+        vote_bytes,
+    },
 };
 
 /// What a finished (or skipped) ring leaves, once its results are on the disk.
@@ -63,9 +66,7 @@ impl Node {
             return;
         }
         if self.folding.as_ref().is_some_and(|folding| folding.digest() == header) {
-            if let Some(folding) = self.folding.clone() {
-                self.effects.push_back(Effect::Fold(folding));
-            }
+            self.commit();
         } else if let Some(attempt) = self.ballot.wanted.remove(&header)
             && let Some(header) = self.ballot.header(&header).cloned()
         {
@@ -170,7 +171,8 @@ impl Node {
             }
         } else {
             self.ballot.wanted.insert(digest, attempt);
-            let running = self.ballot.accepted.as_ref().is_some_and(|a| a.stage == Stage::Running);
+            let accepted = self.ballot.accepted.as_ref().filter(|_| !self.ballot.failed);
+            let running = accepted.is_some_and(|a| a.stage == Stage::Running);
             if !running && self.ballot.fetching.insert(digest) {
                 self.effects.push_back(Effect::FetchBody(Box::new(header)));
             }
@@ -192,6 +194,10 @@ impl Node {
         }
         let header = Box::new(certificate.header.clone());
         let digest = header.digest();
+        let stored = self.ballot.stored.contains(&digest);
+        if !stored && !self.is_held(&certificate) {
+            return;
+        }
         self.timers.clear(Timer::Attempt);
         self.timers.clear(Timer::Coordinate);
         self.timers.clear(Timer::Repeat);
@@ -210,26 +216,61 @@ impl Node {
             header: digest,
             members: header.members.iter().map(|member| member.node).collect(),
         });
-        let stored = self.ballot.stored.contains(&digest);
         if !stored && let Some(accepted) = &self.ballot.accepted {
             let (round, attempt) = (accepted.plan.round, accepted.plan.attempt);
             self.effects.push_back(Effect::AbortRing { round, attempt });
         }
-        self.effects.push_back(Effect::Commit(certificate.clone()));
-        self.effects.push_back(if stored {
-            Effect::Fold(header.clone())
+        self.folding_certificate = Some(certificate);
+        self.folding = Some(header.clone());
+        if stored {
+            self.commit();
         } else {
-            Effect::FetchBody(header.clone())
-        });
-        self.head_certificate = Some(certificate);
-        self.folding = Some(header);
+            self.effects.push_back(Effect::FetchBody(header));
+        }
+    }
+
+    /// The body of the committed header is stored: into the ledger with it.
+    fn commit(&mut self) {
+        if let (Some(header), Some(certificate)) = (&self.folding, &self.folding_certificate) {
+            let (header, certificate) = (header.clone(), certificate.clone());
+            self.effects.extend([Effect::Commit(certificate), Effect::Fold(header)]);
+        }
+    }
+
+    /// Whether anybody alive holds the body of a committed header: whoever has signed it does.
+    fn is_held(&self, certificate: &Certificate) -> bool {
+        let mut signers = certificate.votes.iter().map(|vote| vote.voter);
+        signers.any(|node| node != self.me && self.may_vote(node))
+    }
+
+    /// Nodes are gone: if nobody is left who may hold the body that this node waits for, the round
+    /// is open again. Those who held it may come back with another branch.
+    pub(super) fn give_up_orphan(&mut self, now: Time) {
+        let Some(certificate) = &self.folding_certificate else { return };
+        let (round, header) = (certificate.header.round, certificate.header.digest());
+        if self.ballot.stored.contains(&header) || self.is_held(certificate) {
+            return;
+        }
+        self.notify(Notice::Orphaned { round, header });
+        self.folding = None;
+        self.folding_certificate = None;
+        let stash: Vec<Envelope> = self.stash.drain(..).collect();
+        for envelope in stash {
+            self.route(now, envelope);
+        }
+        self.try_freeze();
+        if self.ballot.accepted.is_some() && !self.ballot.failed {
+            return self.give_up(now, None, "nobody alive has its body".to_owned());
+        }
+        self.announce(now, true);
+        self.coordinate(now);
     }
 
     /// A committed round is folded; its root follows with [`Node::handle_root`].
     pub fn handle_folded(&mut self, now: Time, round: Round) {
         let Some(header) = self.folding.take() else { return };
         debug_assert_eq!(header.round, round, "folds come back in order");
-        let certificate = self.head_certificate.take();
+        let certificate = self.folding_certificate.take();
         self.set_head(*header, certificate, None);
         self.timers.set(Timer::Presence, now);
         if round > self.last_round() {

@@ -50,7 +50,7 @@ pub enum Effect {
     /// Fetch and store the body of a header that this node did not help to make; answer with
     /// [`handle_body_stored`](super::Node::handle_body_stored).
     FetchBody(Box<Header>),
-    /// Append a certificate to the ledger.
+    /// Append a certificate, whose body is stored, to the ledger.
     Commit(Box<Certificate>),
     /// Fold a committed round, whose body is stored; answer with `handle_folded`, then `handle_root`.
     Fold(Box<Header>),
@@ -150,6 +150,13 @@ pub enum Notice {
         header: Digest,
         /// Members.
         members: Vec<NodeId>,
+    },
+    /// A committed header is given up: nobody alive has its body. The round is open again.
+    Orphaned {
+        /// The round.
+        round: Round,
+        /// The header.
+        header: Digest,
     },
     /// Another header was committed for a round that this node has folded.
     Fork {

@@ -112,8 +112,10 @@ pub struct Node {
     head_root: Option<Digest>,
     /// Certificate of the head, for those who missed it.
     head_certificate: Option<Box<Certificate>>,
-    /// A committed header that is being folded.
+    /// A committed header whose body is being fetched or that is being folded.
     folding: Option<Box<Header>>,
+    /// Its certificate.
+    folding_certificate: Option<Box<Certificate>>,
     leases: BTreeMap<Round, (u64, u32)>,
     ballot: Ballot,
     segment: Segment,
@@ -146,6 +148,7 @@ impl Node {
             head_root: None,
             head_certificate: None,
             folding: None,
+            folding_certificate: None,
             leases: BTreeMap::new(),
             ballot: Ballot::default(),
             segment: Segment::default(),
@@ -259,8 +262,9 @@ impl Node {
             return format!("state: {} peers are known", self.roster.len());
         }
         let open = self.open();
-        if self.folding.is_some() {
-            return format!("the fold of round {open}");
+        if let Some(header) = &self.folding {
+            let stored = self.ballot.stored.contains(&header.digest());
+            return format!("the {} of round {open}", if stored { "fold" } else { "body" });
         }
         let Some(accepted) = &self.ballot.accepted else {
             return match self.frozen {
@@ -406,6 +410,7 @@ impl Node {
         self.head_root = root;
         self.head_certificate = certificate;
         self.folding = None;
+        self.folding_certificate = None;
         self.ballot = Ballot::default();
         self.timers.clear(Timer::Attempt);
         self.timers.clear(Timer::Coordinate);

@@ -104,6 +104,7 @@ impl Node {
         let presumed = self.presumed.remove(&author).is_some();
         if self.roster.handle_goodbye(author, stamp) || presumed {
             self.notify(Notice::PeerLeft { node: author, reason: "it said goodbye" });
+            self.give_up_orphan(now);
             self.announce(now, false);
             self.coordinate(now);
         }
@@ -119,6 +120,7 @@ impl Node {
         if let Some(at) = next.min() {
             self.timers.set(Timer::Expiry, at);
         }
+        self.give_up_orphan(now);
         self.announce(now, false);
         self.coordinate(now);
     }

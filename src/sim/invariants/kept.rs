@@ -18,15 +18,13 @@ impl Invariant for Kept {
             return Ok(());
         }
         let local = &trainer.local;
-        let pending = local.pending();
-        let mut size = 0.0f64;
-        let mut wrong = 0.0f64;
-        for i in 0..pending.len() {
-            let found = local.applied[i] + local.dropped[i] + pending[i];
-            size = size.max(local.produced[i].abs()).max(local.applied[i].abs());
-            wrong = wrong.max((found - local.produced[i]).abs());
+        let (mut size, mut wrong) = (1.0f64, 0.0f64);
+        let books = local.produced.iter().zip(&local.applied).zip(&local.dropped);
+        for (((produced, applied), dropped), pending) in books.zip(local.pending()) {
+            size = size.max(produced.abs()).max(applied.abs());
+            wrong = wrong.max((applied + dropped + pending - produced).abs());
         }
-        if wrong <= 1e-5 * size.max(1.0) {
+        if wrong <= 1e-5 * size {
             return Ok(());
         }
         Err(format!("{}: {wrong:e} is missing or too much", node.short()))

@@ -27,7 +27,7 @@ fn local(round: Round) -> LocalState {
         contributed: round.saturating_sub(1),
         trained: 40 * round,
         error: vec![vec![round as f32; 70], vec![0.5; 3]],
-        frozen: (round % 2 == 0).then(|| Frozen {
+        frozen: round.is_multiple_of(2).then(|| Frozen {
             round,
             weight: 9,
             delta: vec![vec![-1.0; 70], vec![2.0; 3]],

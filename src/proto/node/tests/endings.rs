@@ -98,3 +98,20 @@ fn when_the_author_of_a_plan_for_itself_alone_dies_the_others_go_on() {
     table.wait(Duration::from_secs(15));
     assert_eq!(table.rounds()[1..], [1, 1]);
 }
+
+#[test]
+fn a_committed_round_whose_only_holder_dies_is_opened_again() {
+    let mut table = Table::new(3);
+    table.held.insert("fetch");
+    table.train(0, 10);
+    table.wait(Duration::from_secs(4));
+    assert!(table.nodes[1].waiting_for().contains("body"), "{}", table.nodes[1].waiting_for());
+    assert!(!table.take(1).contains(&"commit 1".to_owned()), "not before its body is here");
+    table.deaf.insert(0);
+    table.held.clear();
+    table.train(1, 10);
+    table.train(2, 10);
+    table.wait(Duration::from_secs(15));
+    assert_eq!(table.rounds()[1..], [1, 1]);
+    assert_ne!(table.nodes[1].head().digest(), table.nodes[0].head().digest());
+}

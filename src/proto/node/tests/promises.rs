@@ -122,7 +122,7 @@ fn the_body_of_a_reported_header_is_fetched_even_if_the_own_ring_ran_when_it_was
     table.take(other);
     table.say(author, other, Message::HeaderProposed(Box::new(signed.clone())));
     assert!(!table.take(other).contains(&"fetch 2".to_owned()), "its ring may still make it");
-    table.held.insert("fetch");
+    table.held.extend(["fetch", "gossip"]);
     let now = table.now;
     table.nodes[other].handle_ring_failed(now, (2, 0), None, "test".to_owned());
     table.say(author, other, Message::HeaderProposed(Box::new(signed)));
