@@ -110,7 +110,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("libp2p", &["src/net/"]),
     ("axum", &["src/observe/"]),
     ("indicatif", &["src/observe/", "src/cli/"]),
-    ("clap", &["src/cli/", "src/sim/cli"]),
+    ("clap", &["src/cli/", "src/bin/"]),
     ("directories", &["src/cli/", "src/checkpoint/"]),
 ];
 

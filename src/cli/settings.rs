@@ -51,7 +51,8 @@ fn parse_multiaddr(text: &str) -> Result<String, String> {
 
 /// A multiaddr that ends with a peer id, in outline.
 fn parse_peer_multiaddr(text: &str) -> Result<String, String> {
-    let address = parse_multiaddr(text)?;
+    let address = parse_multiaddr(text)
+        .map_err(|problem| format!("{problem}, and a peer's ends with its id: /p2p/12D3KooW..."))?;
     if address.contains("/p2p/") {
         return Ok(address);
     }

@@ -147,7 +147,7 @@ pub enum Event {
         /// Seconds from Ready to the last frame.
         seconds: f64,
     },
-    /// A header is committed and its delta folded.
+    /// A round is committed and its delta folded.
     Committed {
         /// The round.
         round: Round,

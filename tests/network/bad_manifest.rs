@@ -46,7 +46,9 @@ fn impossible_values_are_named_with_key_and_remedy() {
 
 #[test]
 fn unusable_data_files_are_named() {
-    let cases: [(&str, fn(&Path), &str); 4] = [
+    // What is wrong with the file, how it is made, and a word of the error.
+    type Case = (&'static str, fn(&Path), &'static str);
+    let cases: [Case; 4] = [
         ("missing", |_| {}, "text.txt"),
         ("empty", |path| fs::write(path, "").expect("written"), "empty"),
         ("folder", |path| fs::create_dir(path).expect("made"), "text.txt"),

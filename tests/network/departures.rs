@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use crate::harness::{Network, Recipe};
+use crate::harness::{Entry, Network, Recipe};
 
 #[test]
 fn without_the_bootstrap_peer_a_node_joins_through_a_volunteer() {
@@ -85,6 +85,26 @@ fn a_run_outlives_its_volunteers_in_an_archive() {
     network.commits_above(newcomer, joined + 1);
 }
 
+/// The archive comes back as it was killed, hears of nobody, and has the whole run to give.
+#[test]
+fn an_archive_outlives_its_own_death() {
+    let mut network = Network::new("archive-restart");
+    let archive = network.bootstrap(&["--archive"]);
+    let founder = network.found(&Recipe::tiny().set("every", 4), &[]);
+    let newest = network.commits_above(founder, 5);
+    let kept = |entry: &Entry| entry.is("committed") && entry.number("round") >= newest;
+    network.wait_for(archive, &format!("round {newest} in the archive"), kept);
+    network.leave(founder);
+    let newest = network.newest(archive);
+    network.kill(archive);
+    network.restart(archive);
+    network.refer_to(archive);
+    let newcomer = network.join(&[]);
+    let joined = network.joined(newcomer).number("round");
+    network.ensure(joined >= newest, "the newcomer begins where the archive ended");
+    network.commits_above(newcomer, joined + 1);
+}
+
 #[test]
 fn an_interrupted_node_says_goodbye_and_resumes() {
     let mut network = Network::new("interrupt");
@@ -96,7 +116,7 @@ fn an_interrupted_node_says_goodbye_and_resumes() {
     network.wait_for(second, "a snapshot", |entry| entry.is("snapshot"));
     let mark = network.mark();
     network.leave(second);
-    let left = |entry: &crate::harness::Entry| entry.is("peer_left");
+    let left = |entry: &Entry| entry.is("peer_left");
     let said = network.wait_after(mark, founder, "`peer_left`", left);
     network.ensure(
         said.event["reason"].as_str().is_some_and(|why| why.contains("goodbye")),

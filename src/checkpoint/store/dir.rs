@@ -2,9 +2,9 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use super::{
@@ -188,12 +188,25 @@ impl DataDir {
     }
 }
 
+/// How often a lock that is held is tried again, and how long after: a process that has just been
+/// killed, or a child that was being started when the holder let go, still has it for a moment.
+const LOCK_TRIES: u32 = 10;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+fn taken_in_time(file: &File) -> io::Result<bool> {
+    for _ in 1..LOCK_TRIES {
+        if fs4::fs_std::FileExt::try_lock_exclusive(file)? {
+            return Ok(true);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    fs4::fs_std::FileExt::try_lock_exclusive(file)
+}
+
 fn lock(disk: &Disk, dir: &Path) -> Result<File, StoreError> {
     let path = dir.join("lock");
     let mut file = disk.open_rw(&path)?;
-    let taken = fs4::fs_std::FileExt::try_lock_exclusive(&file)
-        .map_err(|e| StoreError::io("lock", &path, e))?;
-    if !taken {
+    if !taken_in_time(&file).map_err(|e| StoreError::io("lock", &path, e))? {
         let mut text = String::new();
         let _ = Read::take(&mut file, 32).read_to_string(&mut text);
         let pid = text.trim().parse::<u32>();

@@ -18,7 +18,7 @@ pub(crate) const NODE: &str = env!("CARGO_BIN_EXE_dilocox-node");
 pub(crate) const BOOTSTRAP: &str = env!("CARGO_BIN_EXE_dilocox-bootstrap");
 
 /// How long a single thing may take: rounds last about a second, and the machine may be busy.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A seeded stream of numbers (splitmix64).
 pub(crate) struct Seeded(pub(crate) u64);

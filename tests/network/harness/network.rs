@@ -59,9 +59,15 @@ impl Network {
 
     /// Starts a bootstrap peer, which everybody who starts later is told of.
     pub(crate) fn bootstrap(&mut self, flags: &[&str]) -> Id {
-        let id = self.add("bootstrap", BOOTSTRAP, self.runs, flags);
-        self.first_contact = Some(self.address(id));
+        // Its events are those of the first run that will be founded.
+        let id = self.add("bootstrap", BOOTSTRAP, self.runs + 1, flags);
+        self.refer_to(id);
         id
+    }
+
+    /// From now on everybody who starts is told of this peer, at its present address.
+    pub(crate) fn refer_to(&mut self, id: Id) {
+        self.first_contact = Some(self.address(id));
     }
 
     /// Founds a run.
