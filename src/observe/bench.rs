@@ -70,7 +70,7 @@ impl BenchReport {
             String::new(),
         ];
         let mut line = |name: &str, value: String| lines.push(format!("  {name:<20} {value}"));
-        line("seconds", format!("{:.4}", self.seconds));
+        line("seconds", format!("{:.6}", self.seconds));
         line("bytes sent per peer", bytes_text(self.bytes_sent_per_peer));
         line("payload among them", bytes_text(self.payload_bytes_per_peer));
         line("relative error", format!("{:.4}", self.relative_error));
@@ -95,7 +95,7 @@ impl BenchReport {
 impl BenchPart {
     fn to_text(&self) -> String {
         let Self { part, seconds, share, .. } = self;
-        let row = format!("  {part:<12} {seconds:>10.4} {:>6.1} %", share * 100.0);
+        let row = format!("  {part:<12} {seconds:>10.6} {:>6.1} %", share * 100.0);
         match (self.gigabytes_per_second, self.of_memcpy) {
             (Some(rate), Some(of)) => format!("{row} {rate:>8.2} {:>8.0} %", of * 100.0),
             _ => row,
@@ -139,7 +139,7 @@ mod tests {
         let table: Vec<&str> = text.lines().skip(8).collect();
         let wanted = [
             "  part            seconds    share     GB/s  of memcpy",
-            "  encode           0.2500  100.0 %     3.50       50 %",
+            "  encode         0.250000  100.0 %     3.50       50 %",
         ];
         assert_eq!(table, wanted, "{text}");
     }
