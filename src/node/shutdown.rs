@@ -11,6 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Exit code of a process that a signal ended at once.
 pub const KILLED_BY_SIGNAL: i32 = 130;
+/// Signals this close to the first are the same request: `timeout` and some supervisors signal a
+/// process and then its whole group, microseconds apart.
+const SAME_REQUEST: Duration = Duration::from_millis(20);
 /// Time beyond the grace after which a process that still runs is ended by force: what a
 /// destructor or the runtime's own end may take.
 const FORCE_AFTER: Duration = Duration::from_secs(3);
@@ -41,7 +44,10 @@ impl Shutdown {
         tokio::spawn(async move {
             signals.next().await;
             asked.request();
-            signals.next().await;
+            let first = Instant::now();
+            while first.elapsed() < SAME_REQUEST {
+                signals.next().await;
+            }
             std::process::exit(KILLED_BY_SIGNAL);
         });
         Ok(shutdown)
