@@ -14,7 +14,7 @@ const BURST: f64 = 16.0 * 1024.0;
 /// Calibrations, on a machine whose load changes.
 const ATTEMPTS: usize = 3;
 /// Rounds that are measured, behind those in which the nodes find each other.
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 6;
 
 /// A model so large that its exchange outweighs all that two nodes say otherwise.
 fn recipe(overlap: &str) -> Recipe {
